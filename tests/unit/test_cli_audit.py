@@ -242,7 +242,7 @@ def test_all_that_match_are_paused_and_resumed_after_a_yes(app: Scheduler) -> No
     document = answered("schedules", "resume", "--all", "--limit", "1", "--yes")
     assert (document["matched"], document["done"], document["more"]) == (1, 1, True)
     assert printed("schedules", "resume", "--all", "-y") == "resumed 1 schedule\n"
-    assert printed("schedules", "resume", "--all") == "no such schedules\n"
+    assert printed("schedules", "resume", "--all") == "there are no such schedules to resume\n"
 
 
 def test_all_that_match_are_run_and_those_without_room_are_named(app: Scheduler) -> None:

@@ -1523,7 +1523,7 @@ def test_all_matching_runs_are_retried_after_a_yes(app: Scheduler, clock: Clock)
     document = answered("runs", "retry", "--all", "--yes")
     assert (document["matched"], document["done"], document["refused"], document["more"]) == (5, 5, [], False)
     assert ids_of("--state", "failed") == []
-    assert printed("runs", "retry", "--all", "--task", "t") == "no such runs\n"
+    assert printed("runs", "retry", "--all", "--task", "t") == "there are no such runs to retry\n"
 
 
 def test_runs_that_can_not_be_retried_are_named(app: Scheduler) -> None:

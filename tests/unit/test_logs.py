@@ -80,6 +80,11 @@ def test_people_read_the_fields_after_the_message_and_not_those_that_are_empty()
     assert "schedule_id" not in text
 
 
+def test_the_coloured_copy_of_a_message_of_uvicorn_is_left_out() -> None:
+    text = TextFormatter().format(record("Started server", color_message="Started \x1b[36mserver\x1b[0m"))
+    assert text.endswith("Started server")
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_program_says_where_its_logs_go(form: str) -> None:
     root = logging.getLogger()

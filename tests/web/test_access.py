@@ -17,7 +17,7 @@ from evenbeat.core.tokens import ROLES, allows
 from evenbeat.errors import InvalidValue
 from evenbeat.web.access import BELIEVED, MOST_FAILURES, Gate
 from evenbeat.web.endpoint import TABLE, Endpoint
-from evenbeat.web.serving import check_bind
+from evenbeat.web.serving import CannotListen, check_bind, listen
 from evenbeat.web.settings import WebSettings, read_settings
 from tests.web.site import API, Site, assert_problem
 
@@ -302,3 +302,11 @@ def test_a_token_is_bound_to_its_role_tenant_and_end(app: Scheduler) -> None:
         "evb_a_\ud800",
     ):
         assert app.tokens.verify(wrong) is None
+
+
+def test_an_address_in_use_is_named_once() -> None:
+    with listen("127.0.0.1", 0) as bound:
+        port = bound.getsockname()[1]
+        with pytest.raises(CannotListen) as refused:
+            listen("127.0.0.1", port)
+    assert str(refused.value) == f"can't listen on 127.0.0.1:{port}: Address already in use"

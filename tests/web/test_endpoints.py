@@ -307,6 +307,23 @@ def test_the_checks_of_the_store_are_for_admins_of_all_tenants(site: Site) -> No
     assert_problem(site.request("GET", "doctor", tenant="acme"), 403, "foreign-tenant", "tenant")
 
 
+def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:
+    problem = assert_problem(site.request("GET", "runs?state=bad"), 400, "invalid-value", "state")
+    assert problem["detail"].startswith("state is not one of the choices; there are: cancelled, failed")
+    assert problem["value"] == "bad"
+    body: dict[str, Any] = {"name": "n", "trigger": "every 1h", "task": "work", "timeoutt": 3}
+    problem = assert_problem(site.request("POST", "schedules", json=body), 400, "invalid-value", "timeoutt")
+    assert "timeout" in problem["hint"].removeprefix("there are: ").split(", ")
+    body = {"action": "pause", "filter": {"name": "n"}}
+    problem = assert_problem(site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "name")
+    assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by"
+    body = {"action": "pause", "filter": {"state": "off"}}
+    problem = assert_problem(
+        site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.state"
+    )
+    assert problem["hint"] == "there are: active, finished, paused"
+
+
 def test_the_list_of_tenants_has_a_limit(site: Site) -> None:
     for tenant in ("acme", "beta", "corp"):
         site.app.schedules.add("nightly", every("1h"), "work", tenant=tenant)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The most characters of one value in the table; --json has all of it.
 _LONGEST = 60
-_TIMES = ("next_run", "paused_until", "run_at")
+_TIMES = ("next_run", "paused_until", "run_at", "expires")
 
 limit_option = click.option(
     "--limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most this many."
@@ -87,5 +87,7 @@ def _words(name: str, value: Any, local: LocalTime) -> str:
         return "none"
     if name in _TIMES and isinstance(value, str):
         return local.near(from_ms(read_instant(value, name)))
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        value = " ".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return printable(text if len(text) <= _LONGEST else text[:_LONGEST] + "…", keep="")

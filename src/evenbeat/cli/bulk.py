@@ -89,7 +89,7 @@ def _sample(
 
 def _report(action: BulkAction[_Item], result: BulkResult[_Item]) -> Iterable[RenderableType]:
     if not result.matched:
-        yield f"no such {action.noun}s"
+        yield f"there are no such {action.noun}s to {action.name}"
         return
     yield action.done.format(items=count(result.done, action.noun))
     if result.refused:

@@ -12,8 +12,14 @@ from typing import Literal, TextIO
 from evenbeat.core.records import PRIORITY_NAMES, RunRecord
 from evenbeat.observe.run_logs import current_log
 
-# Every record has these; all other attributes were given with ``extra``.
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+# Every record has these; all other attributes were given with ``extra``. ``color_message`` is uvicorn's: the
+# message again, with escape sequences.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",
+}
 
 
 def run_fields(run: RunRecord) -> dict[str, object]:

@@ -48,7 +48,7 @@ def read_query(pairs: Iterable[tuple[str, str]], kind: type[S]) -> S:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise _refusal(error, values) from None
+        raise _refusal(error, values, kind) from None
 
 
 def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
@@ -85,7 +85,7 @@ def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
     try:
         return msgspec.convert(_with_whole_numbers(value), kind)
     except msgspec.ValidationError as error:
-        raise _refusal(error, value) from None
+        raise _refusal(error, value, kind) from None
 
 
 def _with_whole_numbers(value: Any) -> Any:
@@ -99,11 +99,25 @@ def _with_whole_numbers(value: Any) -> Any:
 
 
 @cache
+def _schemas(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON schemas of a struct and of its parts, by name."""
+    return msgspec.json.schema_components([kind], ref_template="{name}")[1]
+
+
 def _properties(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON schema of each field."""
-    _, components = msgspec.json.schema_components([kind])
-    properties: dict[str, Any] = components[kind.__name__]["properties"]
+    properties: dict[str, Any] = _schemas(kind)[kind.__name__]["properties"]
     return properties
+
+
+def _schema_at(kind: type[msgspec.Struct], path: str) -> dict[str, Any]:
+    """Return the JSON schema of a field, as ``filter.state``; an empty one for an item of a list."""
+    schemas = _schemas(kind)
+    found: dict[str, Any] = schemas[kind.__name__]
+    for name in path.split(".") if path else ():
+        found = found.get("properties", {}).get(name, {})
+        found = schemas.get(found.get("$ref", ""), found)
+    return found
 
 
 def _value(name: str, text: str, schema: dict[str, Any]) -> Any:
@@ -123,15 +137,19 @@ def _value(name: str, text: str, schema: dict[str, Any]) -> Any:
     return text
 
 
-def _refusal(error: msgspec.ValidationError, values: object) -> Refused:
+def _refusal(error: msgspec.ValidationError, values: object, kind: type[msgspec.Struct]) -> Refused:
     text = str(error)
     unknown = _UNKNOWN.match(text)
-    if unknown:
-        return _invalid(f"there is no field {unknown[1]}", unknown[1], None)
     found = _FIELD.search(text)
+    if unknown:
+        fields = _schema_at(kind, found[1] if found else "").get("properties", {})
+        return _invalid(f"there is no field {unknown[1]}", unknown[1], None, f"there are: {_listed(fields)}")
     field = found[1] if found else "body"
     problem = (text[: found.start()] if found else text).replace("`", "")
     value = values.get(field) if isinstance(values, dict) else None
+    choices = _schema_at(kind, field).get("enum") if found else None
+    if choices:
+        return _invalid(f"{field} is not one of the choices", field, value, f"there are: {_listed(choices)}")
     return _invalid(f"{field}: {problem[0].lower()}{problem[1:]}", field, value)
 
 
@@ -140,4 +158,4 @@ def _invalid(detail: str, field: str, value: object, hint: str | None = None) ->
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
+    return ", ".join(map(str, names)) or "none"

@@ -67,14 +67,19 @@ class Refused(Exception):
         super().__init__(detail)
         self.problem = Problem(
             type=f"urn:evenbeat:problem:{kind}",
-            title=kind.replace("-", " ").capitalize(),
+            title=kind.replace("-", " ").capitalize().replace(" json", " JSON"),
             status=status,
             detail=detail if hint is None else f"{detail}; {hint}",
             field=field,
-            value=None if value is None else shown(value),
+            value=None if value is None else _shortened(value),
             hint=hint,
         )
         self.headers = dict(headers or {})
+
+
+def _shortened(value: object) -> str:
+    # JSON has its own quotes.
+    return shown(value)[1:-1].replace('\\"', '"') if isinstance(value, str) else shown(value)
 
 
 # A request that does not fit the schema is answered with 400, one that fits and makes no sense with 422.

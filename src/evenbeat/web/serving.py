@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -49,7 +50,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.create_server((host.strip("[]"), port), family=family, backlog=512)
     except OSError as error:
-        raise CannotListen(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+        # Python adds the address to strerror.
+        why = str(error) if error.errno is None else os.strerror(error.errno)
+        raise CannotListen(f"can't listen on {host}:{port}: {why}") from error
     found.set_inheritable(False)
     return found
 

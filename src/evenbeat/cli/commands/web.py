@@ -56,7 +56,9 @@ def command(
     try:
         serving.check_bind(host, made.state.settings)
         bound = serving.listen(host, port)
-    except (InvalidValue, serving.CannotListen) as error:
+    except InvalidValue as error:
+        raise Failed(error.problem, "leave out --no-auth, or --web-host") from error
+    except serving.CannotListen as error:
         raise Failed(str(error), "choose another address with --web-host and --web-port") from error
     server = serving.WebServer(made, bound)
     if not no_auth and not scheduler.tokens.list():
