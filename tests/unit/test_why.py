@@ -360,6 +360,9 @@ def test_a_run_that_failed_names_the_error_and_the_attempts(app: VirtualSchedule
     assert [text for text in texts(answer) if "attempt" in text] == [
         f"attempt {number} on virtual failed: ValueError: no such country" for number in (1, 2)
     ]
+    app.runs.retry(run.id)
+    app.travel("20m")
+    assert why(app).sentence.endswith("failed after 4 attempts: ValueError: no such country")
 
 
 def test_a_run_that_was_cancelled(app: VirtualScheduler) -> None:

@@ -119,7 +119,9 @@ def run_words(
     retry = speaker.command(f"runs retry {run.id}")
     if run.state == "cancelled":
         return Words(f"{subject} was cancelled", evidence, f"to run it after all: {retry}")
-    attempts = count(max(1, run.failures + run.crashes), "attempt")
+    # A retry by hand starts the counts again, and a run keeps only its latest attempts.
+    known = sum(attempt.outcome in ("failed", "lost") for attempt in ended_attempts(run))
+    attempts = count(max(1, run.failures + run.crashes, known), "attempt")
     return Words(
         f"{subject} failed after {attempts}: {error_line(run.error or 'no error text')}", evidence, retry
     )

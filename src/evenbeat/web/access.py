@@ -198,6 +198,7 @@ def foreign_tenant(tenant: str) -> Refused:
         "the token is for one tenant, and this is about another or about all",
         field="tenant",
         value=tenant,
+        hint="leave the parameter out, or ask an admin for a token without a tenant",
     )
 
 
