@@ -23,6 +23,7 @@ CALLS = 300
 GOAL = 50
 
 _BATCH = 2_000
+_HOUR = 3_600_000
 _WORDS = ["invoice", "report", "backup", "mail", "order", "customer", "export", "import", "cache", "index"]
 
 # Each finds few or no schedules, or those at the end of the order, so that all entries are compared.
@@ -62,7 +63,9 @@ def fill(store: Store, count: int) -> None:
     now = store.now()
     for start in range(0, count, _BATCH):
         wanted = [_schedule(number) for number in range(start, min(start + _BATCH, count))]
-        store.put_schedules([Write(changes.create(schedule, now), None) for schedule in wanted])
+        rows = [changes.create(schedule, now).schedule for schedule in wanted]
+        # Long ago: a refresh reads the changes of the last minute again.
+        store.put_schedules([Write(Planned(replace(row, updated_at=now - _HOUR)), None) for row in rows])
 
 
 def _schedule(number: int) -> ScheduleRecord:
