@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -20,8 +21,9 @@ from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.tokens import ROLES, NewToken, Role, Token
-from evenbeat.errors import InvalidValue, TokenNotFound
+from evenbeat.errors import InvalidValue, StoreUnavailable, TokenNotFound
 from evenbeat.rules import auditing
+from evenbeat.stores.base import Store
 
 LONGEST_NAME = 100
 _PREFIX = "evb"
@@ -140,9 +142,14 @@ class Tokens:
     def _note_use(self, key: str, expires: Instant | None) -> None:
         store = self._session.store()
         now = store.now()
-        if now - self._uses.get(key, 0) < _USE_EVERY:
+        if abs(now - self._uses.get(key, 0)) < _USE_EVERY:  # the clock may be set back
             return
         self._uses[key] = now
+        # A store that can't be written, as a standby, still answers what the token's owner asks.
+        with suppress(StoreUnavailable):
+            self._write_use(store, key, now, expires)
+
+    def _write_use(self, store: Store, key: str, now: Instant, expires: Instant | None) -> None:
         present = store.get_record(_USES, "default", key)
         use = Record(
             kind=_USES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -30,6 +31,8 @@ from evenbeat.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+
+_log = logging.getLogger("evenbeat.web.problems")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,6 +127,16 @@ def refusal(error: EvenbeatError) -> Refused:
             field=error.field,
             value=error.value,
             hint=error.hint,
+            headers=headers,
+        )
+    if isinstance(error, (StoreUnavailable, SchemaTooNew, AppImportError)):
+        # The reason may name hosts, users and files, and the sender may not have shown a token yet.
+        _log.warning("a request failed, the client may repeat it: %s", error, extra={"component": "web"})
+        return Refused(
+            status,
+            kind,
+            "the store did not answer as it should",
+            hint="repeat the request; the log of the server has the reason",
             headers=headers,
         )
     return Refused(status, kind, str(error), headers=headers)
