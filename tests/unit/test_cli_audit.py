@@ -119,6 +119,8 @@ def test_the_audit_is_filtered(app: Scheduler, clock: Clock) -> None:
     document = answered("audit", "--limit", "2")
     assert (len(document["entries"]), document["more"]) == (2, True)
     assert printed("audit", "--limit", "2").endswith("there are more: --limit 10\n")
+    newest = printed("audit", "--limit", "1").splitlines()
+    assert "subject" in newest[0], "also where all entries are about the same one"
     assert printed("audit", "--actor", "nobody") == "no such changes\n"
     assert printed("audit", "--tenant", "nobody") == "nobody has changed anything yet\n"
     assert "invalid value for '--action'" in failed("audit", "--action", "pauze", code=2)

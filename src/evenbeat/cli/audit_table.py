@@ -35,6 +35,7 @@ def answer_entries(
     *,
     empty: str,
     as_json: bool,
+    show_subjects: bool = False,
     show_tenants: bool = False,
 ) -> None:
     """Print up to ``limit`` entries, as JSON or as a table. ``empty`` says that there are none."""
@@ -44,7 +45,7 @@ def answer_entries(
         if not entries:
             yield empty
             return
-        yield _table(entries, local, show_tenants)
+        yield _table(entries, local, show_subjects, show_tenants)
         if len(found) > limit:
             yield ""
             yield f"there are more: --limit {limit * 5}"
@@ -52,8 +53,9 @@ def answer_entries(
     answer({"entries": json_form(entries), "more": len(found) > limit}, people, as_json=as_json)
 
 
-def _table(entries: Sequence[AuditEntry], local: LocalTime, show_tenants: bool) -> Fitted:
-    has_subjects = len({(entry.kind, entry.subject) for entry in entries}) > 1
+def _table(
+    entries: Sequence[AuditEntry], local: LocalTime, show_subjects: bool, show_tenants: bool
+) -> Fitted:
     return Fitted(
         [
             Column("when", [local.near(entry.at) for entry in entries]),
@@ -61,7 +63,7 @@ def _table(entries: Sequence[AuditEntry], local: LocalTime, show_tenants: bool) 
             Column("via", [entry.via for entry in entries], drop=2),
             Column("tenant", [entry.tenant if show_tenants else "" for entry in entries]),
             Column("action", [entry.action for entry in entries]),
-            Column("subject", [_subject(entry) if has_subjects else "" for entry in entries], wraps=24),
+            Column("subject", [_subject(entry) if show_subjects else "" for entry in entries], wraps=24),
             Column("change", [", ".join(_changes(entry, local)) for entry in entries], wraps=24, drop=1),
         ]
     )

@@ -78,6 +78,7 @@ class WebServer:
         config = uvicorn.Config(
             web,
             log_config=None,
+            log_level="warning",
             access_log=False,
             server_header=False,
             # Forwarded headers are read by the gate, and only from named proxies.

@@ -69,5 +69,6 @@ def command(
         local,
         empty="no such changes" if narrowed else "nobody has changed anything yet",
         as_json=as_json,
+        show_subjects=subject is None,
         show_tenants=all_tenants,
     )
