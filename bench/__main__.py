@@ -33,6 +33,7 @@ from bench import (
     startup,
     stores,
     timeline,
+    web,
 )
 from bench.measure import Report, machine, versions
 from bench.report import page
@@ -55,6 +56,7 @@ SUITES = {
     "servers_punctuality": servers_punctuality.run,
     "servers_rest": servers_rest.run,
     "documents": documents.run,
+    "web": web.run,
 }
 PLOTS = (burst.PLOT, servers_execution.PLOT)
 ROOT = Path(__file__).parent.parent

@@ -24,6 +24,7 @@ TITLES = {
     "servers_punctuality": "Punctuality on servers",
     "servers_rest": "At rest on servers",
     "documents": "Documents",
+    "web": "REST API",
 }
 INTRODUCTION = (
     "`make bench` writes this page. It measures Evenbeat and the other libraries in the same run.",

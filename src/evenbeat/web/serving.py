@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
+from evenbeat.processes.signals import until_signalled
 from evenbeat.web.settings import WebSettings, is_loopback
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ _log = logging.getLogger("evenbeat.web.serving")
 
 class CannotListen(EvenbeatError):
     """The address is in use, or this user may not listen on it."""
+
+
+class ServerEnded(EvenbeatError):
+    """The server ended without having been asked to."""
 
 
 def check_bind(host: str, settings: WebSettings) -> None:
@@ -54,6 +59,9 @@ def listen(host: str, port: int) -> socket.socket:
         why = str(error) if error.errno is None else os.strerror(error.errno)
         raise CannotListen(f"can't listen on {host}:{port}: {why}") from error
     found.set_inheritable(False)
+    # asyncio sets it only for sockets made with IPPROTO_TCP, which this one is not. Without it, each answer
+    # waits 40 ms for the client to acknowledge its head. Accepted connections inherit it.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
 
 
@@ -73,6 +81,8 @@ class WebServer:
     """The web app on a socket: in this thread by ``run``, or in a thread of its own by ``start``."""
 
     def __init__(self, web: WebApp, bound: socket.socket) -> None:
+        host, port = bound.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._web = web
         self._socket = bound
         config = uvicorn.Config(
@@ -91,17 +101,23 @@ class WebServer:
         self._server = _Server(config, web.end_streams)
         self._thread: threading.Thread | None = None
 
-    @property
-    def url(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
     def run(self) -> None:
-        """Serve until SIGINT or SIGTERM."""
+        """Serve until a signal to stop comes; another one does not wait for requests that are under way.
+
+        In the main thread alone. uvicorn's own way ends the process by the signal, as if it had crashed.
+        """
         try:
-            self._server.run(sockets=[self._socket])
+            until_signalled(self._hurry, over=lambda: not self._is_alive(), start=self.start)
+            if not self._is_alive():
+                raise ServerEnded("the web server ended by itself; its log says why")
         finally:
-            self._web.close()
+            self.stop()
+
+    def _is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _hurry(self) -> None:
+        self._server.force_exit = True
 
     def start(self) -> None:
         """Serve in a thread, until ``stop``."""

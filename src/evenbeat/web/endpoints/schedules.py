@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
-from evenbeat.core.records import ScheduleState
 from evenbeat.core.results import RefusedItem, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, ScheduleExists
 from evenbeat.web import shapes
@@ -30,7 +29,7 @@ class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fie
         Annotated[str, Meta(max_length=200, description="Part of the name, description, task or a tag.")]
         | UnsetType
     ) = UNSET
-    state: ScheduleState | UnsetType = UNSET
+    state: Literal["active", "paused", "finished"] | UnsetType = UNSET
     task: TaskName | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     queue: Label | UnsetType = UNSET

@@ -1,0 +1,147 @@
+"""The API on a port: a real server, real connections, and real time where a stream or a process must end."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenbeat import Scheduler
+from evenbeat.web import web_app
+from evenbeat.web.serving import CannotListen, WebServer, listen
+from tests.faults.fleet import wait_until
+
+
+@pytest.fixture
+def server(app: Scheduler) -> Iterator[WebServer]:
+    made = WebServer(web_app(app), listen("127.0.0.1", 0))
+    made.start()
+    yield made
+    made.stop()
+    app.close()
+
+
+class Client:
+    """Connections to a server, closed at the end of a test."""
+
+    def __init__(self, server: WebServer) -> None:
+        self._host = server.url.removeprefix("http://")
+        self._open: list[http.client.HTTPConnection | http.client.HTTPResponse | threading.Thread] = []
+
+    def get(self, path: str, secret: str | None = None) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(self._host, timeout=60)
+        self._open.append(connection)
+        connection.request(
+            "GET", path, headers={} if secret is None else {"Authorization": f"Bearer {secret}"}
+        )
+        response = connection.getresponse()
+        self._open.append(response)
+        return response
+
+    def follow(self, secret: str) -> threading.Thread:
+        """Begin an event stream, and return a thread that reads it to its end."""
+        stream = self.get("/api/v1/events", secret)
+        assert stream.status == 200
+        assert stream.getheader("content-type") == "text/event-stream; charset=utf-8"
+        assert stream.getheader("x-accel-buffering") == "no"
+        assert stream.getheader("cache-control") == "no-store"
+        assert stream.readline().startswith(b": connected")
+        reader = threading.Thread(target=stream.read)
+        reader.start()
+        self._open.append(reader)
+        return reader
+
+    def close(self) -> None:
+        for each in reversed(self._open):
+            if isinstance(each, threading.Thread):
+                each.join(30)
+            else:
+                each.close()
+
+
+@pytest.fixture
+def client(server: WebServer) -> Iterator[Client]:
+    made = Client(server)
+    yield made
+    server.stop()
+    made.close()
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    with listen("127.0.0.1", 0) as bound:
+        assert bound.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with listen("127.0.0.1", 0) as bound:
+        port = bound.getsockname()[1]
+        with pytest.raises(CannotListen, match=f"can't listen on 127.0.0.1:{port}: Address already in use"):
+            listen("127.0.0.1", port)
+
+
+def test_a_stream_needs_a_token_dagu_cve_2026_31882(client: Client) -> None:
+    for secret in (None, "evb_1_wrong"):
+        assert client.get("/api/v1/events", secret).status == 401
+
+
+def test_a_stream_ends_when_its_token_is_revoked(client: Client, app: Scheduler) -> None:
+    kept, revoked = app.tokens.create("kept"), app.tokens.create("revoked")
+    other, reader = client.follow(kept.secret), client.follow(revoked.secret)
+    app.tokens.revoke(revoked.token.id)
+    reader.join(30)
+    assert not reader.is_alive()
+    assert other.is_alive()
+
+
+def test_a_stop_ends_streams_and_closes_the_port(server: WebServer, client: Client, app: Scheduler) -> None:
+    reader = client.follow(app.tokens.create("ann").secret)
+    server.stop()
+    reader.join(30)
+    assert not reader.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        client.get("/healthz")
+
+
+def test_the_command_ends_with_zero_after_a_signal_and_without_its_parent(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    log = tmp_path / "log"
+    words = [
+        sys.executable,
+        "-m",
+        "evenbeat",
+        "web",
+        "--web-port",
+        "0",
+        "--no-auth",
+        "--parent",
+        str(reading),
+    ]
+    environment = os.environ | {"EVENBEAT_STORE": f"sqlite:///{tmp_path / 'jobs.db'}"}
+    Scheduler(environment["EVENBEAT_STORE"]).store.close()
+    ends = (lambda process: process.send_signal(signal.SIGTERM), lambda _: os.close(writing))
+    for end in ends:
+        with log.open("wb") as output:
+            process = subprocess.Popen(words, env=environment, stderr=output, pass_fds=(reading,))
+        wait_until(lambda: b"API is at" in log.read_bytes(), log.read_text, 60)
+        assert re.search(rb"http://127.0.0.1:\d+/api/v1", log.read_bytes())
+        end(process)
+        assert process.wait(30) == 0, log.read_text()
+    os.close(reading)
+
+
+def test_the_command_refuses_to_serve_without_tokens_to_other_machines(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'jobs.db'}"
+    Scheduler(store).store.close()
+    words = [sys.executable, "-m", "evenbeat", "web", "--store", store, "--no-auth", "--web-host", "0.0.0.0"]  # noqa: S104  # refused
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert "reachable from other machines" in ended.stderr
