@@ -97,6 +97,59 @@ def test_a_repeated_request_with_the_same_key_adds_nothing(site: Site) -> None:
     assert theirs["id"] != run["id"]
 
 
+def test_a_key_does_not_claim_the_schedule_of_somebody_else(site: Site) -> None:
+    body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
+    key = {"Idempotency-Key": "deploy 1"}
+    site.app.schedules.add("nightly", every("1h"), "work")
+    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists")
+    site.app.schedules.delete("nightly")
+    site.app.schedules.add("nightly", every("7m"), "work")
+    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists")
+
+
+def test_a_repeated_create_does_not_bring_back_a_deleted_schedule(site: Site) -> None:
+    body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
+    key = {"Idempotency-Key": "deploy 1"}
+    site.post("schedules", body, status=201, headers=key)
+    site.app.schedules.update("nightly", trigger=every("1h"))
+    assert site.post("schedules", body, status=201, headers=key)["trigger"] == "every 1h", "as it is now"
+    site.app.schedules.delete("nightly")
+    repeated = site.request("POST", "schedules", json=body, headers=key)
+    assert_problem(repeated, 409, "key-used-before", "Idempotency-Key")
+
+
+@pytest.mark.parametrize("trigger", ["every 3h", "0 9 * * mon-fri", "at 2999-01-01T00:00:00Z"])
+def test_a_create_is_repeated_after_a_crash_before_its_end_was_noted(
+    site: Site, monkeypatch: pytest.MonkeyPatch, trigger: str
+) -> None:
+    body = {"name": "nightly", "trigger": trigger, "task": "work", "payload": {"team": "dev"}}
+    key = {"Idempotency-Key": "deploy 1"}
+    with monkeypatch.context() as patch:
+        patch.setattr("evenbeat.web.idempotency.Creation.finish", lambda *_: None)
+        first = site.post("schedules", body, status=201, headers=key)
+    assert site.post("schedules", body, status=201, headers=key) == first
+
+
+def test_a_key_of_a_run_does_not_stand_for_another_payload(site: Site) -> None:
+    site.app.schedules.add("nightly", every("1h"), "work")
+    key = {"Idempotency-Key": "deploy 1"}
+    for path, body in (("runs", {"task": "work"}), ("schedules/nightly/run", {})):
+        first = site.post(path, {**body, "payload": {"team": "dev"}}, status=201, headers=key)
+        assert site.post(path, {**body, "payload": {"team": "dev"}}, status=201, headers=key) == first
+        other = site.request("POST", path, json={**body, "payload": {"team": "ops"}}, headers=key)
+        assert_problem(other, 422, "key-used-twice", "Idempotency-Key")
+
+
+def test_the_default_tenant_does_not_see_tokens_of_the_store_in_the_audit(site: Site) -> None:
+    made = site.app.tokens.create("overseer", "admin")
+    site.app.tokens.revoke(made.token.id)
+    site.app.tokens.create("ours", "viewer", tenant="default")
+    seen = site.request("GET", "audit", role="viewer", tenant="default").text
+    assert "ours" in seen
+    assert "overseer" not in seen
+    assert "overseer" in site.request("GET", "audit", role="viewer").text
+
+
 def test_runs_are_listed_page_by_page(site: Site) -> None:
     ids = {site.post("runs", {"task": "work"}, status=201)["id"] for _ in range(7)}
     seen: list[str] = []

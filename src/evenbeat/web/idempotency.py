@@ -1,21 +1,26 @@
 """Idempotency-Key: a repeated request adds nothing.
 
 Runs have ids that their creator chooses, so the key becomes the id. A schedule has a name: a note of the
-request, written before the schedule, tells a repetition from another request for the same name.
+request, written before the schedule and again after it, tells a repetition from another request for the same
+name.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
+
+from msgspec.structs import replace
 
 from evenbeat.core.instants import to_ms
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
-from evenbeat.core.results import Schedule
+from evenbeat.core.results import Run, Schedule
+from evenbeat.errors import StoreUnavailable
+from evenbeat.triggers import parse_trigger
 from evenbeat.web.endpoint import Call
 from evenbeat.web.problems import Refused
 
@@ -29,13 +34,58 @@ def run_id(call: Call[Any, Any]) -> str | None:
     return None if call.idempotency_key is None else f"key-{_digest(call)}"
 
 
-def repeated_or_begun(call: Call[Any, Any], request: dict[str, Any]) -> Callable[[Schedule], bool]:
-    """Note the request, and return a function that tells whether it was what made a schedule.
+def check_run(call: Call[Any, Any], run: Run) -> Run:
+    """Return the run of a request; refuse the key if an earlier request gave it another payload."""
+    given = call.body.payload
+    if call.idempotency_key is not None and given is not None and given != run.payload:
+        raise _used_twice(call)
+    return run
 
-    A key that came with another request is refused.
-    """
+
+class Creation:
+    """A request that creates a schedule, as its note in the store has it. Without a key there is no note."""
+
+    def __init__(self, call: Call[Any, Any], note: Record | None) -> None:
+        self._call = call
+        self._note = note
+        since, _, created = ("", "", "") if note is None else note.body.split(" ")
+        self._since = since
+        self._created = created
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the request has created its schedule before."""
+        return self._created not in ("", "-")
+
+    def is_of(self, schedule: Schedule, request: dict[str, Any]) -> bool:
+        """Return whether the request created this schedule."""
+        created = to_ms(schedule.created_at)
+        if self.is_done:
+            return created == int(self._created)
+        # The process may have died before it noted the end. Something else may have made the schedule, too.
+        return (
+            self._note is not None
+            and created >= int(self._since)
+            and schedule.task == request["task"]
+            and (schedule.payload or None) == (request.get("payload") or None)
+            and schedule.trigger == str(parse_trigger(request["trigger"]))
+        )
+
+    def finish(self, schedule: Schedule) -> None:
+        """Note that the request has created its schedule: a repetition adds nothing, even after a delete."""
+        if self._note is None or self.is_done:
+            return
+        body = self._note.body.removesuffix("-") + str(to_ms(schedule.created_at))
+        done = replace(self._note, body=body, version=secrets.randbits(53))
+        # The schedule is there, so the request has succeeded.
+        with suppress(StoreUnavailable):
+            self._call.app.store.put_record(done, self._note.version)
+
+
+def begin(call: Call[Any, Any], request: dict[str, Any]) -> Creation:
+    """Note a request that creates a schedule. A key that came with another request is refused."""
     if call.idempotency_key is None:
-        return lambda _: False
+        return Creation(call, None)
     store = call.app.store
     key = _digest(call)
     body = hashlib.sha256(encode(request).encode()).hexdigest()
@@ -44,23 +94,37 @@ def repeated_or_begun(call: Call[Any, Any], request: dict[str, Any]) -> Callable
         kind=KIND,
         tenant=call.owner,
         key=key,
-        body=f"{now} {body}",
+        body=f"{now} {body} -",
         version=secrets.randbits(53),
         expires=now + KEPT,
     )
-    present = note if store.put_record(note) else store.get_record(KIND, call.owner, key)
-    since, _, known = (note if present is None else present).body.partition(" ")
-    if known != body:
-        raise Refused(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "key-used-twice",
-            "another request came with this key",
-            field="Idempotency-Key",
-            value=call.idempotency_key,
-            hint="choose a new key for each request, and repeat a request unchanged",
-        )
-    # A schedule that is older than the first request was made by something else.
-    return lambda schedule: to_ms(schedule.created_at) >= int(since)
+    present = note if store.put_record(note) else store.get_record(KIND, call.owner, key) or note
+    if present.body.split(" ")[1] != body:
+        raise _used_twice(call)
+    return Creation(call, present)
+
+
+def gone(call: Call[Any, Any]) -> Refused:
+    """Return the answer to a repeated request whose schedule was deleted since."""
+    return Refused(
+        HTTPStatus.CONFLICT,
+        "key-used-before",
+        "a request with this key created the schedule, which was deleted since",
+        field="Idempotency-Key",
+        value=call.idempotency_key,
+        hint="choose a new key to create it again",
+    )
+
+
+def _used_twice(call: Call[Any, Any]) -> Refused:
+    return Refused(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "key-used-twice",
+        "another request came with this key",
+        field="Idempotency-Key",
+        value=call.idempotency_key,
+        hint="choose a new key for each request, and repeat a request unchanged",
+    )
 
 
 def _digest(call: Call[Any, Any]) -> str:

@@ -41,7 +41,13 @@ def list_audit(call: Call[AuditQuery, Any]) -> object:
     """
     chosen = {**shapes.given(call.query), "tenant": call.tenant, "all_tenants": call.tenant is None}
     page = call.app.audit.page(**chosen)
-    return {"items": page.entries, "cursor": page.cursor}
+    # Tokens for all tenants are recorded with the default tenant, and are not its business.
+    shown = [entry for entry in page.entries if call.principal.tenant is None or not _is_of_store(entry)]
+    return {"items": shown, "cursor": page.cursor}
+
+
+def _is_of_store(entry: AuditEntry) -> bool:
+    return entry.kind == "token" and (entry.after or entry.before).get("tenant") is None
 
 
 class HistoryQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

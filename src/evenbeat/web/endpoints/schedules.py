@@ -10,12 +10,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
 from evenbeat.core.results import RefusedItem, Schedule, ScheduleStats, SkippedTicks
-from evenbeat.errors import InvalidValue, ScheduleExists
+from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.web import shapes
 from evenbeat.web.access import authorize
 from evenbeat.web.bodies import Moment, body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, Reply, endpoint
-from evenbeat.web.idempotency import repeated_or_begun, run_id
+from evenbeat.web.idempotency import Creation, begin, check_run, gone, run_id
 from evenbeat.web.search import CatalogueQuery, Sort
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery, TenantsQuery, Text
 
@@ -103,14 +103,31 @@ def create_schedule(call: Call[TenantQuery, Any]) -> object:
     With an Idempotency-Key the request can be repeated after a lost reply.
     """
     fields = shapes.given(call.body)
-    is_repeated = repeated_or_begun(call, fields)
+    creation = begin(call, fields)
+    made = _created_before(call, creation) if creation.is_done else _created(call, creation)
+    creation.finish(made)
+    return _one(call, made, HTTPStatus.CREATED)
+
+
+def _created(call: Call[TenantQuery, Any], creation: Creation) -> Schedule:
+    fields = shapes.given(call.body)
     try:
-        made = call.app.schedules.add(**fields, tenant=call.owner)
+        return call.app.schedules.add(**fields, tenant=call.owner)
     except ScheduleExists:
         made = call.app.schedules.get(fields["name"], tenant=call.owner)
-        if not is_repeated(made):
+        if not creation.is_of(made, fields):
             raise
-    return _one(call, made, HTTPStatus.CREATED)
+        return made
+
+
+def _created_before(call: Call[TenantQuery, Any], creation: Creation) -> Schedule:
+    try:
+        made = call.app.schedules.get(call.body.name, tenant=call.owner)
+    except ScheduleNotFound:
+        raise gone(call) from None
+    if not creation.is_of(made, {}):
+        raise gone(call)
+    return made
 
 
 @endpoint(
@@ -274,7 +291,7 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def run_schedule(call: Call[TenantQuery, RunNow]) -> object:
     """Add one run at once, beside the ticks: the next tick stays where it is."""
     run = call.app.schedules.run_now(call.path["name"], call.body.payload, id=run_id(call), tenant=call.owner)
-    return shapes.run_body(call.principal, run)
+    return shapes.run_body(call.principal, check_run(call, run))
 
 
 class ScheduleFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
