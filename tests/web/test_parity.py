@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args, get_type_hints, is_typeddict
 
 import click
+import msgspec
 import pytest
 
 import evenbeat.doctor
@@ -304,6 +305,30 @@ def missing() -> Iterator[tuple[str, str]]:
             yield "MORE_IN_REST", f"{rest} {name}"
 
 
+def choices_in_cli() -> dict[tuple[str, str], set[str]]:
+    """Return the choices of flags, by endpoint and parameter; those of all commands of the endpoint."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for verb in VERBS:
+        for parameter in COMMANDS[verb.cli].params:
+            name = str(parameter.name)
+            if isinstance(parameter.type, click.Choice) and name in rest_parameters(ROUTES[verb.rest]):
+                found.setdefault((verb.rest, name), set()).update(parameter.type.choices)
+    return found
+
+
+def choices_in_rest() -> dict[tuple[str, str], set[str]]:
+    """Return the choices of fields that are flags, too, by endpoint and parameter."""
+    found = {}
+    for rest, route in ROUTES.items():
+        flags = set().union(*(cli_parameters(COMMANDS[verb.cli]) for verb in VERBS if verb.rest == rest))
+        _, schemas = msgspec.json.schema_components([route.query, route.body])
+        for schema in schemas.values():
+            for name, field in schema.get("properties", {}).items():
+                if "enum" in field and name in flags:
+                    found[rest, name] = set(field["enum"])
+    return found
+
+
 PARAMETERS = {
     "NOT_IN_CLI": NOT_IN_CLI,
     "NOT_IN_REST": NOT_IN_REST,
@@ -337,6 +362,10 @@ def test_the_three_forms_of_a_verb_take_the_same_parameters() -> None:
         if not listed(PARAMETERS[kind], *subject.rsplit(" ", 1))
     ]
     assert unlisted == []
+
+
+def test_flags_and_fields_offer_the_same_choices() -> None:
+    assert choices_in_cli() == choices_in_rest()
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)

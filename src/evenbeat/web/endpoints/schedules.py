@@ -20,6 +20,9 @@ from evenbeat.web.search import CatalogueQuery, Sort
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery, TenantsQuery, Text
 
 Payload = dict[str, Any] | None
+ManagedBy = Annotated[
+    Literal["code", "api"], Meta(description="`code`: schedules of tasks in the code; `api`: the others.")
+]
 
 
 class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,7 +36,7 @@ class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fie
     task: TaskName | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     queue: Label | UnsetType = UNSET
-    managed_by: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    managed_by: ManagedBy | UnsetType = UNSET
     failing: Annotated[bool, Meta(description="Whether its last run failed.")] | UnsetType = UNSET
     late: Annotated[bool, Meta(description="Whether a tick is due for 30 s or longer.")] | UnsetType = UNSET
 
@@ -297,12 +300,14 @@ def run_schedule(call: Call[TenantQuery, RunNow]) -> object:
 class ScheduleFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Selects schedules of the tenant."""
 
-    text: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    text: (
+        Annotated[str, Meta(max_length=200, description="Part of the name or the description.")] | UnsetType
+    ) = UNSET
     state: Literal["active", "paused", "finished"] | UnsetType = UNSET
     task: TaskName | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     queue: Label | UnsetType = UNSET
-    managed_by: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    managed_by: ManagedBy | UnsetType = UNSET
 
 
 class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
