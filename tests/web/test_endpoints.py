@@ -375,6 +375,11 @@ def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.state"
     )
     assert problem["hint"] == "there are: active, finished, paused"
+    problem = assert_problem(site.request("POST", "schedules", json={}), 400, "invalid-value", "name")
+    assert problem["detail"] == "the field name is missing"
+    body = {"action": "resume", "filter": {}, "until": "2h"}
+    problem = assert_problem(site.request("POST", "bulk/schedules", json=body), 422, "invalid-value", "until")
+    assert problem["value"] == "2h"
 
 
 def test_the_list_of_tenants_has_a_limit(site: Site) -> None:

@@ -200,6 +200,9 @@ MORE_IN_REST = {
     "POST /bulk/schedules action": "chooses the method",
     "POST /bulk/runs action": "chooses the method",
 }
+ONLY_FLAGS = {
+    ("GET /schedules", "state"): {"deleted"}  # the server's catalogue leaves deleted schedules out
+}
 
 _FACADES: dict[str, type] = {
     "": Scheduler,
@@ -365,7 +368,9 @@ def test_the_three_forms_of_a_verb_take_the_same_parameters() -> None:
 
 
 def test_flags_and_fields_offer_the_same_choices() -> None:
-    assert choices_in_cli() == choices_in_rest()
+    flags, fields = choices_in_cli(), choices_in_rest()
+    assert flags == {key: choices | ONLY_FLAGS.get(key, set()) for key, choices in fields.items()}
+    assert not any(fields[key] & choices for key, choices in ONLY_FLAGS.items()), "no longer an exception"
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)

@@ -24,6 +24,7 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _FIELD = re.compile(r" - at `\$?\.?([^`]*)`$")
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _WHOLE = re.compile(r"-?[0-9]{1,18}(\.0+)?")
 _NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
@@ -144,6 +145,10 @@ def _refusal(error: msgspec.ValidationError, values: object, kind: type[msgspec.
     if unknown:
         fields = _schema_at(kind, found[1] if found else "").get("properties", {})
         return _invalid(f"there is no field {unknown[1]}", unknown[1], None, f"there are: {_listed(fields)}")
+    missing = _MISSING.match(text)
+    if missing:
+        within = f"{found[1]}." if found else ""
+        return _invalid(f"the field {within}{missing[1]} is missing", f"{within}{missing[1]}", None)
     field = found[1] if found else "body"
     problem = (text[: found.start()] if found else text).replace("`", "")
     value = values.get(field) if isinstance(values, dict) else None

@@ -360,7 +360,8 @@ def bulk_schedules(call: Call[TenantsQuery, BulkSchedules]) -> object:
         if wanted.until is not UNSET:
             chosen["until"] = wanted.until
     elif wanted.note or wanted.until is not UNSET:
-        raise InvalidValue("note and until are about a pause", field="note", value=wanted.note)
+        field, value = ("note", wanted.note) if wanted.note else ("until", wanted.until)
+        raise InvalidValue(f"{field} is about a pause", field=field, value=value, hint="leave it out")
     act: Any = getattr(call.app.schedules, f"{wanted.action}_all")
     result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
     return {**shapes.with_properties(result), "sample": _bodies(call, list(result.sample))}
