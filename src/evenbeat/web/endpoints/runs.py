@@ -15,6 +15,7 @@ from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, endpoint
 from evenbeat.web.idempotency import check_run, run_id
+from evenbeat.web.paging import Part, bounded
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, Since, TaskName, TenantQuery, TenantsQuery, When
 
 RunId = Annotated[str, Meta(pattern=RUN_ID_PATTERN, min_length=1, max_length=LONGEST_RUN_ID)]
@@ -41,9 +42,18 @@ class RunSearch(RunFilterQuery, frozen=True, kw_only=True, forbid_unknown_fields
 
 @endpoint("GET", "/runs", role="viewer", scope="tenant", query=RunSearch, answer=page_of("Runs", shapes.RUN))
 def list_runs(call: Call[RunSearch, Any]) -> object:
-    """List runs, the newest first, a page at a time."""
-    page = call.app.runs.page(**_filter(call))
-    return {"items": [shapes.run_body(call.principal, run) for run in page.items], "cursor": page.cursor}
+    """List runs, the newest first, a page at a time.
+
+    A page of more than 8 MB ends before the limit.
+    """
+    chosen = _filter(call)
+    limit, cursor = chosen.pop("limit"), chosen.pop("cursor", None)
+
+    def read(wanted: int, after: str | None) -> Part:
+        page = call.app.runs.page(**chosen, limit=wanted, cursor=after)
+        return Part((shapes.run_body(call.principal, run) for run in page.items), page.cursor)
+
+    return bounded(read, limit, cursor)
 
 
 _NewRun = msgspec.defstruct(

@@ -16,6 +16,7 @@ from evenbeat.web.access import authorize
 from evenbeat.web.bodies import Moment, body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, Reply, endpoint
 from evenbeat.web.idempotency import Creation, begin, check_run, gone, run_id
+from evenbeat.web.paging import Part, bounded
 from evenbeat.web.search import CatalogueQuery, Sort
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery, TenantsQuery, Text
 
@@ -59,17 +60,27 @@ SCHEDULES = page_of(
 
 @endpoint("GET", "/schedules", role="viewer", scope="tenant", query=ScheduleSearch, answer=SCHEDULES)
 def list_schedules(call: Call[ScheduleSearch, Any]) -> object:
-    """List schedules, a page at a time."""
-    chosen = shapes.given(call.query)
+    """List schedules, a page at a time.
+
+    A page of more than 8 MB ends before the limit.
+    """
+    chosen = {**shapes.given(call.query), "tenant": call.tenant}
     del chosen["all_tenants"]
-    page = call.state.search(CatalogueQuery(**{**chosen, "tenant": call.tenant}))
-    found = call.app.schedules.get_many(page.keys)
-    return {
-        "items": _bodies(call, found),
-        "cursor": page.cursor,
-        "matched": page.matched,
-        "more_match": page.more_match,
-    }
+    page = call.state.search(CatalogueQuery(**chosen))
+
+    def read(wanted: int, after: str | None) -> Part:
+        # The cursor of a part is the number of keys before it.
+        start = 0 if after is None else int(after)
+        keys = page.keys[start : start + wanted]
+        bodies = _bodies(call, call.app.schedules.get_many(keys))
+        return Part(bodies, str(start + wanted) if start + wanted < len(page.keys) else None)
+
+    found = bounded(read, call.query.limit, None)
+    if found["cursor"] is None:
+        cursor = page.cursor
+    else:
+        cursor = call.state.search(CatalogueQuery(**{**chosen, "limit": int(found["cursor"])})).cursor
+    return {**found, "cursor": cursor, "matched": page.matched, "more_match": page.more_match}
 
 
 _NewSchedule = msgspec.defstruct(
