@@ -145,3 +145,52 @@ def test_the_command_refuses_to_serve_without_tokens_to_other_machines(tmp_path:
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
     assert "reachable from other machines" in ended.stderr
+
+
+def ends(server: WebServer, *parts: bytes) -> bytes:
+    """Send parts of a request one by one, then nothing more, and return all that the server sends until it
+    closes the connection."""
+    host, _, port = server.url.removeprefix("http://").rpartition(":")
+    received = b""
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        for part in parts:
+            connection.sendall(part)
+            if part.endswith(b"\r\n\r\n"):
+                received += connection.recv(65_536)
+        while more := connection.recv(65_536):
+            received += more
+    return received
+
+
+def test_connections_without_a_whole_header_are_closed(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.web.serving.HEAD_PATIENCE", 0.2)
+    probe = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert ends(server) == b""
+    assert ends(server, b"GET /healthz HTTP/1.1\r\nHost: local") == b""
+    assert ends(server, probe, b"GET /heal").count(b"200 OK") == 1
+    assert ends(server, probe, probe, b"G").count(b"200 OK") == 2
+
+
+def test_a_stream_outlives_the_time_for_a_header(
+    server: WebServer, client: Client, app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.web.serving.HEAD_PATIENCE", 0.2)
+    reader = client.follow(app.tokens.create("ann").secret)
+    assert ends(server) == b"", "as long as a connection without a request takes"
+    assert reader.is_alive()
+
+
+def test_a_body_that_does_not_arrive_is_refused(
+    server: WebServer, app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenbeat.web.api.BODY_PATIENCE", 0.2)
+    secret = app.tokens.create("ann").secret
+    head = (
+        "POST /api/v1/preview HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {secret}\r\nContent-Length: 1000\r\n\r\n"
+    )
+    answer = ends(server, head.encode() + b"{")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"body-too-slow" in answer

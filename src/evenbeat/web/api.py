@@ -9,6 +9,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+import anyio
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +30,8 @@ from evenbeat.web.problems import Refused
 from evenbeat.web.state import WebState
 
 PREFIX = "/api/v1"
+# Seconds in which the body of a request must arrive.
+BODY_PATIENCE = 30.0
 PATH_PATTERNS = {
     "name": re.compile(NAME_PATTERN),
     "id": re.compile(f"(?=.{{1,{LONGEST_RUN_ID}}}$){RUN_ID_PATTERN}"),
@@ -115,7 +118,7 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
     _check_path(request.path_params)
     query = read_query(request.query_params.multi_items(), found.query)
     tenant = _tenant(state, principal, found, query)
-    raw = await _body(request) if found.method != "GET" else b""
+    raw = await _body_in_time(request) if found.method != "GET" else b""
     body = read_body(raw, request.headers.get("content-type", ""), found.body)
     call: Call[Any, Any] = Call(
         state=state,
@@ -195,6 +198,19 @@ def _tenant(state: WebState, principal: Principal, found: Endpoint, query: objec
     if not principal.may_see(wanted):
         raise foreign_tenant(wanted)
     return wanted
+
+
+async def _body_in_time(request: Request) -> bytes:
+    try:
+        with anyio.fail_after(BODY_PATIENCE):
+            return await _body(request)
+    except TimeoutError:
+        raise Refused(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "body-too-slow",
+            f"the body has not arrived within {BODY_PATIENCE:.0f} s",
+            headers={"Connection": "close"},
+        ) from None
 
 
 async def _body(request: Request) -> bytes:

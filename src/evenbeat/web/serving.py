@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -9,7 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.processes.signals import until_signalled
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 # Seconds that requests may take to end when the server stops.
 _STOP_PATIENCE = 5
+# Seconds in which the header of a request must arrive.
+HEAD_PATIENCE = 10.0
 # Seconds that the server may take to start.
 _START_PATIENCE = 10.0
 
@@ -65,6 +70,36 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
+class _Protocol(H11Protocol):
+    """Closes connections on which no request arrives: uvicorn keeps a new one, or half a header, for ever.
+
+    Each takes a file descriptor, also from the node in the same process, and needs no token.
+    """
+
+    _giving_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._limit_wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+
+    def _limit_wait(self) -> None:
+        is_waiting = self.conn.their_state is h11.IDLE
+        if is_waiting and self._giving_up is None:
+            self._giving_up = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+        elif not is_waiting and self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+
 class _Server(uvicorn.Server):
     """Ends event streams before it waits for requests to end."""
 
@@ -94,6 +129,7 @@ class WebServer:
             # Forwarded headers are read by the gate, and only from named proxies.
             proxy_headers=False,
             lifespan="off",
+            http=_Protocol,
             timeout_graceful_shutdown=_STOP_PATIENCE,
             limit_concurrency=None,
             h11_max_incomplete_event_size=32_768,
@@ -134,8 +170,6 @@ class WebServer:
             raise CannotListen(f"the web server did not start on {self.url}; its log says why")
 
     def _serve(self) -> None:
-        import asyncio
-
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         except Exception:
