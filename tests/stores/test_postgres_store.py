@@ -1335,6 +1335,7 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "expires": 1,
         "expect": 1,
         "since": _LATELY,
+        "until": _LATELY + 1,
         "start": "a",
         "end": "b",
     }

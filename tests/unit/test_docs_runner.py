@@ -99,6 +99,7 @@ def test_examples_import_public_modules_only() -> None:
         "evenbeat.testing",
         "evenbeat.stores.base",
         "evenbeat.timeline",
+        "evenbeat.web",
     }
     pattern = r"^[ \t>.]*(?:from[ \t]+(evenbeat[\w.]*)[ \t]+import[ \t]+(\w+)|import[ \t]+(evenbeat[\w.]*))"
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:

@@ -47,6 +47,6 @@ def this_user() -> str:
     """Return the user of this process: user@host."""
     try:
         user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user may have no name
-        user = str(os.getuid())
+    except (OSError, KeyError, ImportError, AttributeError):  # a container's user may have no name
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
     return f"{user}@{socket.gethostname()}"
