@@ -206,6 +206,15 @@ def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(app: Scheduler) -> No
     assert gate.address("::ffff:10.1.2.3", "198.51.100.1") == "198.51.100.1"
 
 
+def test_the_port_of_a_forwarded_address_does_not_evade_the_limit(app: Scheduler) -> None:
+    gate = Gate(app.tokens, read_settings(proxies=["10.0.0.0/8"]))
+    for port in (1, 65_535):
+        assert gate.address("10.0.0.1", f"198.51.100.1:{port}") == "198.51.100.1"
+        assert gate.address("10.0.0.1", f"[2001:db8::1]:{port}") == "2001:db8::/64"
+    assert gate.address("10.0.0.1", "198.51.100.1:1, 10.9.9.9:2") == "198.51.100.1"
+    assert gate.address("10.0.0.1", "[2001:db8::1]") == gate.address("2001:db8::1", None)
+
+
 def test_a_header_that_the_proxy_adds_counts_not_the_one_of_the_client(app: Scheduler) -> None:
     site = Site(app, proxies=["192.0.2.1"])
     for at in range(MOST_FAILURES + 1):

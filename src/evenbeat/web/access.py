@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ MOST_FAILURES = 20
 _WINDOW = 60.0
 # Addresses and tokens that are remembered at most.
 _REMEMBERED = 10_000
+_WITH_PORT = re.compile(r"\A(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::[0-9]+)?\Z")
 
 
 class Principal(NamedTuple):
@@ -170,10 +172,10 @@ def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
     """Return the address of a text; None if it is not one.
 
     A socket that takes both families writes IPv4 addresses as ``::ffff:192.0.2.1``. As IPv6, all of these
-    would be one household.
+    would be one household. Some proxies append the port, which differs with each connection.
     """
     try:
-        found = ipaddress.ip_address(text)
+        found = ipaddress.ip_address(_WITH_PORT.sub(r"\1\2", text))
     except ValueError:
         return None
     return found if found.version == 4 else found.ipv4_mapped or found
