@@ -13,6 +13,7 @@ from evenbeat import Scheduler
 from evenbeat.cli.root import root
 from evenbeat.core.records import Record
 from tests import servers
+from tests.lengths import some
 
 SERVERS = ("postgres", "valkey", "mongo")
 
@@ -21,7 +22,7 @@ def evenbeat(*words: str) -> Result:
     return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(root, list(words))
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=some(SERVERS, "postgres", "valkey"))
 def url(request: pytest.FixtureRequest) -> str:
     found: str = request.getfixturevalue(request.param)
     return found

@@ -20,6 +20,7 @@ import pytest
 from tests import servers
 from tests.faults.fleet import wait_until
 from tests.isolation import own_place
+from tests.lengths import some
 from tests.web.curl import Curl
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +103,7 @@ def place(kind: str, folder: Path) -> Iterator[str]:
             yield stack.enter_context(own_place(server.url))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=some(("sqlite", "postgres"), "sqlite"))
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     with place(request.param, tmp_path) as store:
         made = Stage(tmp_path, store)
