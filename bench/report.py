@@ -88,6 +88,12 @@ _DOCUMENTS = (
     "fewer documents. Medians of three rounds."
 )
 NOTES = {
+    "forecast": "The computing alone, without reading the schedules from a store: counts by the minute, "
+    "peaks, quiet windows and proposed spreads.",
+    "web": "Requests come over loopback from threads of another process on the same two cores, with a token. "
+    "A first page has 50 of 100,000 schedules with their statistics; its p99 is that of the slowest filter. "
+    "Rows that begin with “catalogue” or name a filter measure the memory of the web process alone. "
+    "Starlette's hello world, served by uvicorn, is the limit of what a request can cost without us.",
     "cron": "Each library takes and returns aware datetimes, and computes each tick from the one before; "
     "time per call. “Parse” is the whole of `cron(text, tz=…)` with nothing cached.",
     "planning": "“Planned in order” is what a running timeline does every 30 s; triggers are compiled when "

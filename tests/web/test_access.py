@@ -17,6 +17,7 @@ from evenbeat.core.tokens import ROLES, allows
 from evenbeat.errors import InvalidValue
 from evenbeat.web.access import BELIEVED, MOST_FAILURES, Gate
 from evenbeat.web.endpoint import TABLE, Endpoint
+from evenbeat.web.problems import Refused
 from evenbeat.web.serving import CannotListen, check_bind, listen
 from evenbeat.web.settings import WebSettings, read_settings
 from tests.web.site import API, Site, assert_problem
@@ -236,11 +237,18 @@ def test_a_revoked_token_is_refused_within_five_seconds(app: Scheduler) -> None:
     made = app.tokens.create("ann", "operator", tenant="acme")
     clock = [0.0]
     gate = Gate(app.tokens, WebSettings(), lambda: clock[0])
-    assert gate.authenticate(f"Bearer {made.secret}", "a").name == "ann"
+    header = f"Bearer {made.secret}"
+    assert gate.recognise(header, "a") is None, "only the store knows"
+    assert gate.authenticate(header, "a").name == "ann"
     app.tokens.revoke(made.token.id)
+    clock[0] = BELIEVED - 0.01
+    known = gate.recognise(header, "a")
+    assert known is not None
+    assert (known.name, known.role, known.tenant) == ("ann", "operator", "acme")
     clock[0] = BELIEVED + 0.01
-    with pytest.raises(Exception, match="wrong, expired or revoked"):
-        gate.authenticate(f"Bearer {made.secret}", "a")
+    assert gate.recognise(header, "a") is None
+    with pytest.raises(Refused, match="wrong, expired or revoked"):
+        gate.authenticate(header, "a")
 
 
 def test_without_tokens_only_a_loopback_address_may_be_bound() -> None:

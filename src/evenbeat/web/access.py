@@ -107,32 +107,34 @@ class Gate:
         address = _read_address(text)
         return address is not None and any(address in network for network in self._settings.proxies)
 
-    def authenticate(self, authorization: str | None, address: str) -> Principal:
-        """Return who sends a request, by its Authorization header."""
+    def recognise(self, authorization: str | None, address: str) -> Principal | None:
+        """Return who sends a request, by its Authorization header; None if only the store knows.
+
+        Does not block, so the event loop calls it: most requests need no further thread for their token.
+        """
         if not self._settings.needs_token:
             return LOCAL
         self._refuse_guessing(address)
-        scheme, _, secret = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not secret.strip():
-            raise _unauthorized("there is no token", "send it as 'Authorization: Bearer evb_…'")
-        token = self._verified(secret.strip())
+        key = _digest(_secret(authorization))
+        with self._lock:
+            known = self._believed.get(key)
+        return _principal(known[0]) if known is not None and known[1] > self._clock() else None
+
+    def authenticate(self, authorization: str | None, address: str) -> Principal:
+        """Return who sends a request, by its Authorization header. Asks the store."""
+        secret = _secret(authorization)
+        token = self._verified(secret)
         if token is None:
             self._note_failure(address)
             raise _unauthorized("the token is wrong, expired or revoked", "ask an admin for another one")
-        return Principal(token.name, token.role, token.tenant, token.id)
+        return _principal(token)
 
     def is_valid(self, principal: Principal) -> bool:
         """Return whether the token of a long request still works."""
         return principal.token is None or self._tokens.works(principal.token)
 
     def _verified(self, secret: str) -> Token | None:
-        # The secret itself is not kept in memory.
-        key = hashlib.sha256(secret.encode(errors="replace")).digest()
-        now = self._clock()
-        with self._lock:
-            known = self._believed.get(key)
-            if known is not None and known[1] > now:
-                return known[0]
+        key, now = _digest(secret), self._clock()
         token = self._tokens.verify(secret)
         with self._lock:
             if token is None:
@@ -179,6 +181,22 @@ def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
     except ValueError:
         return None
     return found if found.version == 4 else found.ipv4_mapped or found
+
+
+def _secret(authorization: str | None) -> str:
+    scheme, _, secret = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise _unauthorized("there is no token", "send it as 'Authorization: Bearer evb_…'")
+    return secret.strip()
+
+
+def _digest(secret: str) -> bytes:
+    """Return a key for a secret, which itself is not kept in memory."""
+    return hashlib.sha256(secret.encode(errors="replace")).digest()
+
+
+def _principal(token: Token) -> Principal:
+    return Principal(token.name, token.role, token.tenant, token.id)
 
 
 def authorize(principal: Principal, needed: Role) -> None:
