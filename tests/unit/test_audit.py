@@ -736,7 +736,7 @@ def test_a_token_that_is_created_or_revoked_has_an_entry_without_its_secret(
         "acme",
     )
     assert (revoked.action, revoked.before, revoked.after) == ("revoke", created.after, {})
-    secret = made.secret.rpartition("_")[2]
+    secret = made.secret.split("_", 2)[2]
     assert [record for record in store.find_records("audit") if secret in record.body] == []
     app.tokens.create("all", "viewer")
     assert [entry.action for entry in app.audit.list()] == ["create"]
