@@ -14,9 +14,9 @@ from evenbeat.core.audits import ACTIONS, AuditAction, AuditEntry, AuditPage, Su
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
 from evenbeat.core.ids import instant_of, new_key
-from evenbeat.core.instants import Instant, Moment, read_moment
+from evenbeat.core.instants import Instant, Moment, read_period
 from evenbeat.core.records import Record
-from evenbeat.errors import InvalidValue, shown
+from evenbeat.errors import InvalidValue
 from evenbeat.rules import auditing
 from evenbeat.stores.base import Store, check_limit
 
@@ -190,16 +190,7 @@ class _Period(NamedTuple):
 
 
 def _read_period(now: Instant, since: Moment | None, until: Moment | None, cursor: str | None) -> _Period:
-    start = None if since is None else read_moment(since, "since", now, ago=True)
-    end = None if until is None else read_moment(until, "until", now, ago=True)
-    if start is not None and end is not None and end <= start:
-        raise InvalidValue(
-            f"until {shown(until)} is not after since {shown(since)}",
-            field="until",
-            value=until,
-            hint="give a later end, or leave it out: until now",
-        )
-    return _Period(now, start, end, cursor)
+    return _Period(now, *read_period(since, until, now), cursor)
 
 
 def _sources(tenant: str | None, subject: str | None) -> list[_Source]:

@@ -19,7 +19,7 @@ from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.explanations import Why
-from evenbeat.core.instants import Moment, read_moment
+from evenbeat.core.instants import Moment, read_period
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
@@ -271,21 +271,12 @@ class Runs:
             check_one_of("state", state, STATES)
         task, tenant = chosen.get("task"), chosen.get("tenant")
         now = self._session.store().now()
-        since, until = chosen.get("since"), chosen.get("until")
         ids = chosen.get("ids")
         if isinstance(ids, str):
             raise InvalidValue(
                 f"ids {shown(ids)} is a text", field="ids", value=ids, hint="give a list of ids of runs"
             )
-        start = None if since is None else read_moment(since, "since", now, ago=True)
-        end = None if until is None else read_moment(until, "until", now, ago=True)
-        if start is not None and end is not None and end <= start:
-            raise InvalidValue(
-                f"until {shown(until)} is not after since {shown(since)}",
-                field="until",
-                value=until,
-                hint="give a later end, or leave it out: until now",
-            )
+        start, end = read_period(chosen.get("since"), chosen.get("until"), now)
         return RunQuery(
             ids=None if ids is None else tuple(ids),
             tenant=None if chosen.get("all_tenants") else self._session.tenant_of(tenant),

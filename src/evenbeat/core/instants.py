@@ -149,3 +149,19 @@ def read_moment(
         if text != moment.strip() or is_duration(text):
             return now + sign * read_duration(text, field)
     return read_instant(moment, field, tz)
+
+
+def read_period(
+    since: Moment | None, until: Moment | None, now: Instant
+) -> tuple[Instant | None, Instant | None]:
+    """Return the instants of a period in the past, where they are given. A duration counts back from now."""
+    start = None if since is None else read_moment(since, "since", now, ago=True)
+    end = None if until is None else read_moment(until, "until", now, ago=True)
+    if start is not None and end is not None and end <= start:
+        raise InvalidValue(
+            f"until {shown(until)} is not after since {shown(since)}",
+            field="until",
+            value=until,
+            hint="give a later end, or leave it out: until now",
+        )
+    return start, end

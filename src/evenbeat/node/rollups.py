@@ -110,7 +110,7 @@ class Rollups:
         return True
 
     def _delete_old(self, now: Instant) -> None:
-        """Delete records of minutes that are no longer kept, of any node."""
+        """Delete some records of minutes whose retention is over. Any node deletes those of all nodes."""
         until = start_of("minute", now) - KEPT["minute"]
         old = self._store.find_records(
             KIND, _TENANT, start="minute/", end=rollup_key("minute", until), limit=_MOST_DELETED

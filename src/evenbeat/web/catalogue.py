@@ -185,7 +185,7 @@ class _Row(NamedTuple):
 
 
 _Rows: TypeAlias = dict[Key, _Row | None]
-"""What a refresh has read; None for a schedule that is deleted."""
+"""The rows that a refresh has read, by key. The value of a deleted schedule is None."""
 
 
 class _Sweep(NamedTuple):

@@ -208,7 +208,8 @@ class _RecordChanges:
         removed = [Change("quarantine", "removed", *key) for key in self._notes if key not in notes]
         self._looked_at, self._nodes, self._notes = now, nodes, notes
         if last is None:
-            # What was there before the first look is not known, and a client may have read it before that.
+            # The first look has nothing to compare with. A client that read the nodes before it may be out of
+            # date, so it has to read them again.
             return [Change("node", "many"), Change("quarantine", "many")]
         return changes + _named("quarantine", added + removed)
 
