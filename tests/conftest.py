@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -34,13 +35,15 @@ def server_url(name: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def log_levels() -> Iterator[None]:
-    """What a test, or a command that it calls, does to log levels ends with it."""
+def log_settings() -> Iterator[None]:
+    """What a test, or a command that it calls, does to logging ends with it."""
+    hook = threading.excepthook
     loggers = [logging.getLogger(name) for name in (None, "evenbeat", "evenbeat.node.worker")]
     before = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, before, strict=True):
         logger.setLevel(level)
+    threading.excepthook = hook
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
 
@@ -99,6 +101,23 @@ def test_a_program_says_where_its_logs_go(form: str) -> None:
     said = stream.getvalue().splitlines()
     assert len(said) == 1
     assert json.loads(said[0])["job_id"] == "r1" if form == "json" else "job_id=r1" in said[0]
+
+
+def test_the_exception_that_ends_a_thread_is_one_line_of_the_log() -> None:
+    root = logging.getLogger()
+    handlers, stream = root.handlers[:], io.StringIO()
+    try:
+        configure("json", "WARNING", stream)
+        for target in (lambda: 1 // 0, sys.exit):
+            thread = threading.Thread(target=target, name="counting")
+            thread.start()
+            thread.join()
+    finally:
+        root.handlers[:] = handlers
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert line["thread_name"] == "counting"
+    assert line["error"].startswith("ZeroDivisionError")
+    assert "1 // 0" in line["traceback"]
 
 
 # -- for error trackers --------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +201,26 @@ def test_a_store_that_is_dropped_without_closing_leaves_no_thread(transport: Fak
     del waker
     gc.collect()
     until(lambda: listeners() == [])
+
+
+def test_the_listener_ends_in_silence_when_a_job_has_closed_the_descriptors_of_its_process(
+    tmp_path: Path,
+) -> None:
+    """Without its bell it would connect as fast as it can, and a failing thread prints into the log."""
+    closing = f"""
+import os, threading
+from evenbeat.stores.sqlite.store import SqliteStore
+
+store = SqliteStore({str(tmp_path / "jobs.db")!r})
+store.open()
+store.wait(0.5)
+(listener,) = (thread for thread in threading.enumerate() if thread.name == "evenbeat-hints")
+os.closerange(3, 256)
+listener.join({PATIENCE})
+os._exit(listener.is_alive())
+"""
+    ended = subprocess.run([sys.executable, "-c", closing], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 # Python 3.12 and later warn of forks beside threads.

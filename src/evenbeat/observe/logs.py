@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import traceback
 from datetime import UTC, datetime
 from typing import Literal, TextIO
@@ -20,6 +21,9 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {
     "taskName",
     "color_message",
 }
+
+
+_log = logging.getLogger("evenbeat.observe.logs")
 
 
 def run_fields(run: RunRecord) -> dict[str, object]:
@@ -103,9 +107,24 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def configure(
     form: Literal["text", "json"] = "text", level: str = "INFO", stream: TextIO | None = None
 ) -> None:
-    """Send all logs to ``stream``, by default stderr. For programs; a library leaves logging alone."""
+    """Send all logs to ``stream``, by default stderr, and also the exceptions that end threads.
+
+    For programs; a library leaves logging alone.
+    """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
+    threading.excepthook = _log_thread
+
+
+def _log_thread(failed: threading.ExceptHookArgs) -> None:
+    """Log the exception that ended a thread, which Python would print in pieces between the log's lines."""
+    if failed.exc_value is None or isinstance(failed.exc_value, SystemExit):
+        return
+    _log.error(
+        "a thread ended with an exception",
+        exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback),
+        extra={"thread_name": None if failed.thread is None else failed.thread.name},
+    )

@@ -23,6 +23,8 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
+from evenbeat.processes.descriptors import DescriptorProbe
+
 POLL_SECONDS = 1.0
 """How long a wait takes while hints cannot be received, and the least time between two tries to connect."""
 
@@ -127,7 +129,9 @@ class Receiver(ABC):
     def close(self) -> None:
         """Close the socket pair of ``interrupt``. No other method may be called after this."""
         for end in self._bell:
-            end.close()
+            # A job may have closed the descriptors of its process.
+            with contextlib.suppress(OSError):
+                end.close()
 
 
 class Waker:
@@ -276,6 +280,7 @@ class _Listener:
         self._shown = transport.shown
         self._is_stopping = False
         self._failures = 0
+        self._probe = DescriptorProbe()
 
     def give_up(self) -> None:
         """Make the thread end soon. Takes no lock: a destructor may call this in any thread, at any time."""
@@ -296,7 +301,8 @@ class _Listener:
         next_try = time.monotonic()
         while True:
             self.receiver.pause(next_try - time.monotonic())
-            if self._is_stopping:
+            # Without its bell it would never pause again.
+            if self._is_stopping or not self._probe.is_intact():
                 break
             next_try = time.monotonic() + POLL_SECONDS
             try:
@@ -306,6 +312,7 @@ class _Listener:
             finally:
                 self.receiver.disconnect()
         self.receiver.close()
+        self._probe.close()
 
     def _receive(self) -> None:
         self.receiver.connect()

@@ -106,7 +106,9 @@ class SocketReceiver(Receiver):
             self._transport.own_address = ""
         made, self._socket = self._socket, None
         if made is not None:
-            made.close()
+            # A job may have closed the descriptors of its process.
+            with contextlib.suppress(OSError):
+                made.close()
 
 
 def _folder(path: str) -> tuple[str, bool]:
