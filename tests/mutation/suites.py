@@ -43,6 +43,7 @@ SUITES = (
         "facade",
         (
             "app/scheduler.py",
+            "app/lifecycle.py",
             "app/schedules.py",
             "app/declarations.py",
             "app/rows.py",

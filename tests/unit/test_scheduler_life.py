@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from evenbeat import Event, InvalidValue, RunExists, ScheduleNotFound, Scheduler
+from evenbeat.app.declarations import Declarations
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import RunRecord
 from evenbeat.node.node import Node
@@ -21,6 +22,7 @@ from evenbeat.observe.events import EventKind
 from evenbeat.observe.run_logs import RunLog
 from evenbeat.processes import signals
 from evenbeat.stores.memory import MemoryStore
+from evenbeat.tasks.task import Tasks
 from evenbeat.testing import VirtualClock
 
 
@@ -255,7 +257,7 @@ def test_run_starts_waits_stops_and_closes(
 def test_run_and_start_do_nothing_while_the_module_is_only_looked_at(
     app: Scheduler, nodes: list[Still], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.app.scheduler.is_importing", lambda: True)
+    monkeypatch.setattr("evenbeat.app.lifecycle.is_importing", lambda: True)
     app.run()
     app.start()
     assert nodes == []
@@ -295,17 +297,17 @@ def test_the_kind_of_node_is_another_one_only_while_the_store_is(app: Scheduler,
         app.stop()
 
 
-def test_two_who_start_at_once_start_one_node() -> None:
+def test_two_who_start_at_once_start_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Scheduler("memory://")
     opened, go = threading.Event(), threading.Event()
-    before = app.declare_tasks
+    before = Declarations.declare_tasks
 
-    def slow() -> None:
+    def slow(declarations: Declarations, tasks: Tasks) -> None:
         opened.set()
         assert go.wait(30)
-        before()
+        before(declarations, tasks)
 
-    app.declare_tasks = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(Declarations, "declare_tasks", slow)
     refused: list[Exception] = []
 
     def start() -> None:
@@ -557,7 +559,7 @@ def test_a_forked_child_starts_a_node_of_its_own() -> None:
     holding, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with app._lifecycle:
+        with app._lifecycle._changing:
             holding.set()
             may_go.wait(30)
 

@@ -17,7 +17,7 @@ from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Planned
-from evenbeat.tasks.task import Task
+from evenbeat.tasks.task import Task, Tasks
 
 _log = logging.getLogger("evenbeat.app.declarations")
 
@@ -58,6 +58,12 @@ class Declarations:
                 extra={"schedule_id": schedule.name, "tenant": schedule.tenant, "code_says": schedule.edited},
             )
         return schedule
+
+    def declare_tasks(self, tasks: Tasks) -> None:
+        """Declare the schedules of all tasks that were decorated with one."""
+        for task in tasks:
+            if task.trigger is not None:
+                self.declare_task(task)
 
 
 def _replaced_edits(previous: ScheduleRecord | None, planned: Planned | None) -> dict[str, Any]:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
@@ -18,7 +13,7 @@ from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
 from evenbeat.app.figures import MOST_FAILURES, MOST_TENANTS, FigureReader, Scope
 from evenbeat.app.forecasting import firing_schedules, forecast_of
-from evenbeat.app.hooks import Hooks
+from evenbeat.app.lifecycle import Lifecycle
 from evenbeat.app.locks import Lock
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.runs import Runs
@@ -37,12 +32,10 @@ from evenbeat.core.results import QueueStats, Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.node import Node
 from evenbeat.node.presence import live_nodes
-from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
+from evenbeat.node.settings import NodeOptions, NodeSettings
 from evenbeat.observe.events import Event, Events
-from evenbeat.observe.run_logs import current_log
 from evenbeat.observe.trigger_explanations import explain_trigger
 from evenbeat.observe.views import queue_view
-from evenbeat.processes.importing import is_importing
 from evenbeat.rules.rollups import By
 from evenbeat.stores.base import QueueCounts, Store
 from evenbeat.stores.urls import open_url, without_password
@@ -54,12 +47,6 @@ from evenbeat.triggers import Trigger, check_trigger, parse_trigger
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
-
-_log = logging.getLogger("evenbeat.app.scheduler")
-
-
-_in_hook: ContextVar[Scheduler | None] = ContextVar("evenbeat_in_hook", default=None)
-"""The scheduler whose node waits for the hook that runs here."""
 
 
 class Scheduler:
@@ -86,30 +73,15 @@ class Scheduler:
         """The store's URL, without its password."""
         self._tasks = Tasks()
         self._session = AppSession(open_url(store) if isinstance(store, str) else store, self._tasks, tenant)
-        self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
-        self._events = Events(self._call_hook)
-        self._options = options
-        read_node_settings(options)
-        self._started: Node | None = None
-        self._lifecycle = threading.RLock()
-        """Held by ``start`` and ``stop``. Reentrant: the handler of a signal may interrupt them, and stop."""
-        self._is_changing = False
-        """Whether ``start`` or ``stop`` works on the node."""
-        self._is_stopping = False
-        self._was_drained = True
-        """What the last ``stop`` returned."""
-        self._node_kind = Node
-        self._on_start: list[Callable[[], object]] = []
-        self._on_stop: list[Callable[[], object]] = []
         self._enqueuer = Enqueuer(self._session)
         rows = ScheduleRows(self._session)
         self._declarations = Declarations(rows)
+        self._lifecycle = Lifecycle(self._session, self._declarations, options)
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
         self.audit = Audit(self._session)
         self._figures = FigureReader(self._session)
         self.tokens = Tokens(self._session)
-        _all.add(self)
 
     @property
     def store(self) -> Store:
@@ -128,7 +100,7 @@ class Scheduler:
 
     @property
     def events(self) -> Events:
-        return self._events
+        return self._lifecycle.events
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -386,28 +358,28 @@ class Scheduler:
 
         Hooks may be ``async def``: they are awaited, on the event loop of async tasks if there are any.
         """
-        self._on_start.append(function)
+        self._lifecycle.on_start.append(function)
         return function
 
     def on_stop(self, function: F) -> F:
         """Register a function to call when a node of this scheduler stops and its jobs have ended."""
-        self._on_stop.append(function)
+        self._lifecycle.on_stop.append(function)
         return function
 
     def on_idle(self, function: F) -> F:
         """Register a function to call each time that the node becomes idle."""
-        self._events.listen(lambda event: function() if event.kind == "idle" else None)
+        self.events.listen(lambda event: function() if event.kind == "idle" else None)
         return function
 
     def on_error(self, function: F) -> F:
         """Register a function to call with the event of every failed attempt, lost run and failing store."""
         wanted = {"failed", "retrying", "lost", "crashed", "quarantined", "store_unavailable"}
-        self._events.listen(lambda event: function(event) if event.kind in wanted else None)
+        self.events.listen(lambda event: function(event) if event.kind in wanted else None)
         return function
 
     def on_event(self, function: Callable[[Event], R]) -> Callable[[Event], R]:
         """Register a function to call with every event. The thread that works calls it: be quick."""
-        self._events.listen(function)
+        self.events.listen(function)
         return function
 
     # -- life ----------------------------------------------------------------------------------------------
@@ -426,41 +398,7 @@ class Scheduler:
         A ``name`` of your own must never have been the name of another node. Does nothing while ``evenbeat
         run``, or a process for ``executor="process"`` tasks, imports the module.
         """
-        if is_importing():
-            return
-        # A hook can't wait for a ``stop`` that waits for the hook.
-        if not self._lifecycle.acquire(blocking=_in_hook.get() is not self):
-            raise _changing()
-        try:
-            if self._is_changing:
-                raise _changing()
-            self._is_changing = True
-            try:
-                self._start(ticker, worker, name, options)
-            finally:
-                self._is_changing = False
-        finally:
-            self._lifecycle.release()
-        try:
-            for hook in self._on_start:
-                self._hooks.call(hook)
-        except BaseException:
-            self.stop()
-            raise
-
-    def _start(self, ticker: bool, worker: bool, name: str | None, options: NodeOptions) -> None:
-        if self.node is not None:
-            raise InvalidValue(
-                "the scheduler has been started already", field="start", value=True, hint="stop() it first"
-            )
-        settings = self.node_settings(**options)
-        store = self._session.store()
-        self.declare_tasks()
-        node = self._node_kind(
-            store, self._tasks, self._events, settings, ticker=ticker, worker=worker, name=name
-        )
-        node.start()
-        self._started = node
+        self._lifecycle.start(ticker=ticker, worker=worker, name=name, options=options)
 
     def stop(self, timeout: Duration | None = None) -> bool:
         """Drain and stop: no new runs, running jobs get until the deadline, the rest is handed back.
@@ -471,65 +409,7 @@ class Scheduler:
         Called by a hook or a task of this scheduler, it returns False at once, since it would wait for
         itself; the scheduler stops when the hook or the task has returned.
         """
-        drain = None if timeout is None else read_duration(timeout, "timeout")
-        if self._is_inside():
-            return self._stop_later(timeout)
-        is_first = not self._is_stopping
-        if not self._lifecycle.acquire(timeout=-1 if drain is None else drain / 1000):
-            return False  # another thread starts or stops it, and takes longer
-        try:
-            # Asked again: a job may begin before ``start`` has returned.
-            if self._is_changing or self._is_inside():
-                return self._stop_later(timeout)
-            node = self.node
-            if node is None:
-                return is_first or self._was_drained
-            self._is_changing, self._is_stopping, self._was_drained = True, True, False
-            try:
-                self._was_drained = node.stop(drain, self._call_on_stop)
-                return self._was_drained
-            finally:
-                self._started = None
-                self._is_changing = self._is_stopping = False
-                self._hooks.stop()
-        finally:
-            self._lifecycle.release()
-
-    def _stop_later(self, timeout: Duration | None) -> bool:
-        """Stop in another thread: the caller is part of what that waits for."""
-        if not self._is_stopping:
-            threading.Thread(target=self.stop, args=(timeout,), name="evenbeat-stop").start()
-        return False
-
-    def _is_inside(self) -> bool:
-        """Return whether a hook, or a task, of this scheduler's node calls."""
-        if self.node is None and not self._is_changing:
-            return False
-        if _in_hook.get() is self or self._hooks.is_here:
-            return True
-        log, node = current_log.get(), self.node
-        return log is not None and node is not None and node.holds(log.run)
-
-    def _forget_parent(self) -> None:
-        """In the child of a fork: forget the threads of the parent, and the locks that they hold forever."""
-        self._lifecycle = threading.RLock()
-        self._is_changing = self._is_stopping = False
-        self._hooks.after_fork_in_child()
-        self._session.after_fork_in_child()
-
-    def _call_hook(self, hook: Callable[..., Any], *arguments: object) -> None:
-        token = _in_hook.set(self)
-        try:
-            self._hooks.call(hook, *arguments)
-        finally:
-            _in_hook.reset(token)
-
-    def _call_on_stop(self) -> None:
-        for hook in self._on_stop:
-            try:
-                self._call_hook(hook)
-            except Exception:
-                _log.exception("a hook raised", extra={"component": "scheduler", "hook": "on_stop"})
+        return self._lifecycle.stop(timeout)
 
     def run(self, *, ticker: bool = True, worker: bool = True, **options: Unpack[NodeOptions]) -> bool:
         """Start a node; return when SIGINT, SIGTERM or SIGHUP came, or a hook or a task called ``stop``, and
@@ -537,32 +417,15 @@ class Scheduler:
 
         A second signal ends the wait for running jobs. Return whether every job came to its end in time.
         """
-        from evenbeat.processes.signals import check_main_thread, until_signalled
-
-        if is_importing():
-            return True
-        check_main_thread()
-        try:
-            until_signalled(
-                self.hurry,
-                over=lambda: not self.is_running,
-                start=lambda: self.start(ticker=ticker, worker=worker, **options),
-            )
-        finally:
-            is_drained = self.stop()
-            self.close()
-        return is_drained
+        return self._lifecycle.run(ticker, worker, options)
 
     def hurry(self) -> None:
         """End the wait of ``stop`` for running jobs. For handlers of a second signal."""
-        if self.node is not None:
-            self.node.hurry()
+        self._lifecycle.hurry()
 
     def declare_tasks(self) -> None:
         """Declare the schedules of decorated tasks. A node does so when it starts."""
-        for task in self._tasks:
-            if task.trigger is not None:
-                self._declarations.declare_task(task)
+        self._declarations.declare_tasks(self._tasks)
 
     def close(self) -> None:
         """Close the store; the next call opens it again."""
@@ -571,39 +434,22 @@ class Scheduler:
     @contextmanager
     def stand_in(self, store: Store, node: type[Node] = Node) -> Iterator[Declarations]:
         """Replace the store and the class of nodes until the block ends. For ``evenbeat.testing``."""
-        if self.node is not None:
-            raise InvalidValue(
-                "the scheduler is running on its own store",
-                field="store",
-                value=store,
-                hint="stop() it first",
-            )
-        before, self._node_kind = self._node_kind, node
-        try:
-            with self._session.replaced(store):
-                try:
-                    yield self._declarations
-                finally:
-                    self.stop()
-                    self._hooks.stop()
-        finally:
-            self._node_kind = before
+        with self._lifecycle.stand_in(store, node):
+            yield self._declarations
 
     def node_settings(self, **options: Unpack[NodeOptions]) -> NodeSettings:
         """Return the settings of a node that is started with these options."""
-        return read_node_settings({**self._options, **options})
+        return self._lifecycle.settings(options)
 
     @property
     def node(self) -> Node | None:
         """The node that was started here and not stopped."""
-        node = self._started
-        # Threads do not survive a fork: the child has none, and must not settle what its parent executes.
-        return node if node is not None and node.pid == os.getpid() else None
+        return self._lifecycle.node
 
     @property
     def is_running(self) -> bool:
         """Whether a node was started here, and ``stop`` was not called since."""
-        return self.node is not None and not self._is_stopping
+        return self._lifecycle.is_running
 
     @property
     def is_processing(self) -> bool:
@@ -658,24 +504,3 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-def _changing() -> InvalidValue:
-    return InvalidValue(
-        "the scheduler is being started or stopped, and this is part of that",
-        field="start",
-        value=True,
-        hint="start it when that has ended",
-    )
-
-
-_all: weakref.WeakSet[Scheduler] = weakref.WeakSet()
-
-
-def _after_fork_in_child() -> None:
-    for scheduler in list(_all):
-        scheduler._forget_parent()  # noqa: SLF001  # of this module
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
