@@ -8,8 +8,9 @@ from typing import Any
 import redis
 
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord
+from evenbeat.stores.redis.encoding import member_of, path_of
 from evenbeat.stores.redis.location import read_location
-from evenbeat.stores.redis.rows import member_of, path_of, read_run, read_schedule
+from evenbeat.stores.redis.rows import read_run, read_schedule
 
 # Temporary keys, and keys that are not derived from hashes: nothing to compare with.
 _NO_INDEX = ("meta", "firing", "logs:", "records:", "schedule_lock:", "skipped", "kinds:", "expiring")

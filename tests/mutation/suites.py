@@ -139,7 +139,12 @@ SUITES = (
     ),
     Suite(
         "memory",
-        ("stores/memory.py", "stores/decisions.py"),
+        (
+            "stores/memory/store.py",
+            "stores/memory/queues.py",
+            "stores/memory/records.py",
+            "stores/decisions.py",
+        ),
         (
             "tests/contract/test_memory.py",
             "tests/unit/test_decisions.py",

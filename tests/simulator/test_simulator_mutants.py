@@ -268,7 +268,7 @@ class ClaimsInSteps(WatchedMemory):
         for run in taken:
             self._store(run)
         self._claims[claim.token] = [run.id for run in taken]
-        return Claimed(tuple(taken), self._next_due(claim))
+        return Claimed(tuple(taken), self._queued.next_due(claim))
 
 
 class ClaimsAnew(WatchedMemory):

@@ -352,7 +352,7 @@ class VirtualStore(MemoryStore):
     def claim_runs(self, claim: Claim) -> Claimed:
         self._admit()
         # From every queue: which node serves which queue does not matter to a test.
-        queues = tuple(sorted({queue for queue, _ in self._ready}))
+        queues = tuple(sorted(self._queued.queues))
         claimed = super().claim_runs(replace(claim, queues=queues or claim.queues))
         for run in claimed.runs:
             what = f"task {shown(run.task)}" if run.schedule is None else _schedule(run.tenant, run.schedule)

@@ -11,12 +11,12 @@ from pymongo import UpdateOne
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord
 from evenbeat.stores.base import Claim
+from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, read_run
 from evenbeat.stores.mongo.schedules import put_notes
 from evenbeat.stores.mongo.schema import CLAIMABLE, CLAIMABLE_BY_TASK, LEASED, RUNS
 from evenbeat.stores.mongo.session import SHORT_WAIT, Session
-from evenbeat.stores.rows import Unreadable, quarantine_note
 
 _PRIORITIES = list(range(10))
 # The planner merges up to 200 ranges: ten for each queue.

@@ -19,13 +19,14 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, ScheduleRecord
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, PlanFunction
+from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.decisions import Budget
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 from evenbeat.stores.mongo.session import Contended, Session
-from evenbeat.stores.rows import FIRED_FIELDS, Unreadable
+from evenbeat.stores.rows import FIRED_FIELDS
 
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]

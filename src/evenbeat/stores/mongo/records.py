@@ -9,6 +9,7 @@ from pymongo.operations import ReplaceOne
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
+from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
     HIGHEST,
@@ -21,7 +22,6 @@ from evenbeat.stores.mongo.rows import (
 )
 from evenbeat.stores.mongo.schema import RECORDS
 from evenbeat.stores.mongo.session import Duplicate, Session
-from evenbeat.stores.rows import Unreadable
 
 
 def _live(now: Instant) -> Document:

@@ -14,8 +14,8 @@ from bson import MaxKey, MinKey
 
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue
+from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
 from evenbeat.stores.mongo.location import Document
-from evenbeat.stores.rows import Unreadable, check_counts, check_fired_fields, salvaged
 
 Key = tuple[str, str]
 T = TypeVar("T")

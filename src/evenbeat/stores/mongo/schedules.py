@@ -12,6 +12,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
+from evenbeat.stores.damage import quarantine_note, salvaged_version
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.mongo import new_runs, records
 from evenbeat.stores.mongo.location import Document
@@ -19,7 +20,6 @@ from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_d
 from evenbeat.stores.mongo.schema import CHANGED, DUE, RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.mongo.session import Session
 from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page
-from evenbeat.stores.rows import quarantine_note, salvaged_version
 
 # A counter for writes that must only cause a conflict: a transaction that has read a document without
 # writing it does not notice that another one changes it.

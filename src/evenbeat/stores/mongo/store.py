@@ -35,6 +35,7 @@ from evenbeat.stores.base import (
     check_limit,
 )
 from evenbeat.stores.batching import batches
+from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.mongo import (
     claims,
@@ -53,7 +54,6 @@ from evenbeat.stores.mongo.location import Document, read_location
 from evenbeat.stores.mongo.rows import log_document
 from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
 from evenbeat.stores.mongo.waking import CollectionTransport
-from evenbeat.stores.rows import Unreadable
 from evenbeat.stores.waking import Waker
 
 T = TypeVar("T")

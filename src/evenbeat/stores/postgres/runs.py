@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import RunStatus, Settlement, settlement
 from evenbeat.stores.postgres import records
 from evenbeat.stores.postgres import statements as sql
@@ -25,17 +26,7 @@ from evenbeat.stores.postgres.encoding import (
 )
 from evenbeat.stores.postgres.schedules import json_keys, json_notes
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
-from evenbeat.stores.rows import (
-    RUN,
-    STATISTICS,
-    Key,
-    Row,
-    Unreadable,
-    quarantine_note,
-    read_run,
-    readable_runs,
-    statistics_row,
-)
+from evenbeat.stores.rows import RUN, STATISTICS, Row, read_run, readable_runs, statistics_row
 
 _ID, _TENANT, _SCHEDULE, _STATE, _ATTEMPT, _RUN_AT, _LEASE_UNTIL, _FORMAT = (
     RUN.index(name)

@@ -8,6 +8,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, Record, RunRecord, ScheduleRecord, Version
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
+from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 from evenbeat.stores.postgres import records
@@ -18,10 +19,7 @@ from evenbeat.stores.rows import (
     FIRED_FIELDS,
     SCHEDULE,
     SKIPPED,
-    Key,
     Row,
-    Unreadable,
-    quarantine_note,
     read_schedule,
     read_schedules,
     schedule_row,

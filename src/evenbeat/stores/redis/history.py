@@ -10,7 +10,8 @@ from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.batching import batches
 from evenbeat.stores.pages import read_run_cursor, run_page
 from evenbeat.stores.queue_counts import added_up
-from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of, readable_runs
+from evenbeat.stores.redis.encoding import instant_text, optional_instant, path_of
+from evenbeat.stores.redis.rows import readable_runs
 from evenbeat.stores.redis.session import Session
 
 # How many runs one script reads or deletes: at most 2 ms.

@@ -6,7 +6,7 @@ import msgspec
 
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.records import Reason, ScheduleRecord, Skipped
-from evenbeat.stores.redis.rows import instant_text, optional_instant, path_of
+from evenbeat.stores.redis.encoding import instant_text, optional_instant, path_of
 from evenbeat.stores.redis.session import Session
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.stores.redis.rows import instant_text, member_of, number_text, optional_instant
+from evenbeat.stores.redis.encoding import instant_text, member_of, number_text, optional_instant
 from evenbeat.stores.redis.session import Session
 
 # How many records one script reads, which takes 1 ms.

@@ -11,13 +11,10 @@ Reading checks everything, and raises ``Unreadable``; the caller decides what to
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
-from typing import TypeVar, get_args
+from typing import get_args
 
 import msgspec
 
-from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
-from evenbeat.core.json_text import encode_policy
 from evenbeat.core.records import (
     CatchUp,
     Cause,
@@ -28,62 +25,28 @@ from evenbeat.core.records import (
     RunState,
     ScheduleRecord,
     ScheduleState,
-    Version,
 )
 from evenbeat.errors import InvalidValue
-from evenbeat.stores.rows import Unreadable, check_counts, check_fired_fields, salvaged
-
-Fields = dict[str, str]
-
-# The integers that a double represents exactly: scores of sorted sets and numbers of Lua are doubles.
-_MOST = 1 << 53
+from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
+from evenbeat.stores.redis.encoding import (
+    Fields,
+    check_text,
+    checked_priority,
+    fields_of,
+    instant_of,
+    instant_text,
+    number_text,
+    optional_instant,
+    optional_text,
+    path_of,
+    raw_policy,
+    read_member,
+    read_policy,
+)
 
 _OVERLAPS = frozenset(get_args(Overlap))
 _SCHEDULE_STATES = frozenset(get_args(ScheduleState))
 _RUN_STATES = frozenset(get_args(RunState))
-
-
-# Instants repeat: the runs of a burst have one time. 0.1 us if the text is cached, otherwise 2 us.
-@lru_cache(maxsize=8192)
-def instant_text(value: Instant) -> str:
-    if FIRST <= value <= LAST:
-        return write_instant(value)
-    return number_text(value)
-
-
-def number_text(value: int) -> str:
-    if not -_MOST <= value <= _MOST:
-        raise InvalidValue(f"Redis cannot store {value}: it is beyond 2^53", field="row", value=value)
-    return str(value)
-
-
-@lru_cache(maxsize=8192)
-def _read_instant(text: str) -> Instant:
-    return read_instant(text, "instant") if text.endswith("Z") else int(text)
-
-
-def optional_instant(text: str | None) -> Instant | None:
-    return _read_instant(text) if text else None
-
-
-def path_of(tenant: str, name: str) -> str:
-    """Return the schedule's part of keys: acme/cleanup, or the name alone for the default tenant."""
-    return name if tenant == "default" and "/" not in name else f"{tenant}/{name}"
-
-
-def member_of(tenant: str, name: str) -> str:
-    """Return the schedule's member in indexes. A space sorts before every character of a name, so tenants
-    stay together."""
-    return f"{tenant} {name}"
-
-
-def read_member(member: str) -> tuple[str, str]:
-    tenant, _, name = member.partition(" ")
-    return tenant, name
-
-
-def fields_of(flat: list[str]) -> Fields:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -124,40 +87,12 @@ _encode = msgspec.json.Encoder().encode
 _read_schedule_rest = msgspec.json.Decoder(ScheduleDefinition).decode
 _read_run_rest = msgspec.json.Decoder(RunDefinition).decode
 
-_Policy = TypeVar("_Policy", CatchUp, Execution)
-
-
-# Policies repeat: a million rows have a handful of different ones.
-@lru_cache(maxsize=1024)
-def _raw_policy(policy: CatchUp | Execution) -> msgspec.Raw:
-    return msgspec.Raw(encode_policy(policy))
-
-
-@lru_cache(maxsize=1024)
-def _read_policy(raw: bytes, kind: type[_Policy]) -> _Policy:
-    return msgspec.json.decode(raw, type=kind)
-
 
 def _definition(rest: ScheduleDefinition | RunDefinition) -> str:
     try:
         return _encode(rest).decode()
     except (UnicodeEncodeError, OverflowError) as error:
         raise InvalidValue(f"Redis cannot store a value: {error}", field="row", value=None) from error
-
-
-def _optional(value: Instant | None) -> str:
-    return "" if value is None else instant_text(value)
-
-
-def count_text(text: str | None) -> str | bool:
-    """Return a count as the scripts compare it: 0 if it cannot be read, False if it is missing."""
-    if text is None:
-        return False
-    return text if text.isascii() and text.isdigit() and len(text) < 16 else "0"
-
-
-def version_fields(version: Version) -> list[str]:
-    return [str(version.generation), str(version.revision), str(version.fire_seq)]
 
 
 _INSTANTS = frozenset(
@@ -206,12 +141,12 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
         kind=s.kind,
         payload=s.payload,
         queue=s.queue,
-        priority=_priority(s.priority),
+        priority=checked_priority(s.priority),
         description=s.description,
         tags=s.tags,
-        catch_up=_raw_policy(s.catch_up),
+        catch_up=raw_policy(s.catch_up),
         spread=s.spread,
-        execution=_raw_policy(s.execution),
+        execution=raw_policy(s.execution),
         managed_by=s.managed_by,
         anchor=instant_text(s.anchor),
         created_at=instant_text(s.created_at),
@@ -249,32 +184,32 @@ def fired_fields(s: ScheduleRecord, before: ScheduleRecord | None = None) -> lis
     """Return the fields that firing writes and that differ; never those that users set."""
     fields = [
         "next_run",
-        _optional(s.next_tick),
+        optional_text(s.next_tick),
         "wake_at",
-        _optional(s.wake_at),
+        optional_text(s.wake_at),
         "fire_seq",
         number_text(s.fire_seq),
     ]
     if before is None or s.last_fire != before.last_fire:
-        fields += ("last_fire", _optional(s.last_fire))
+        fields += ("last_fire", optional_text(s.last_fire))
     if before is None or s.state != before.state:
         fields += ("state", s.state)
     if before is None or s.moved != before.moved:
-        fields += ("moved", _optional(s.moved))
+        fields += ("moved", optional_text(s.moved))
     if before is None or s.paused_until != before.paused_until:
-        fields += ("paused_until", _optional(s.paused_until))
+        fields += ("paused_until", optional_text(s.paused_until))
     if before is None or s.pause_note != before.pause_note:
         fields += ("pause_note", s.pause_note)
     if before is None or s.paused_by != before.paused_by:
         fields += ("paused_by", s.paused_by)
     if before is None or s.paused_at != before.paused_at:
-        fields += ("paused_at", _optional(s.paused_at))
+        fields += ("paused_at", optional_text(s.paused_at))
     return fields
 
 
 def read_schedule(fields: Fields) -> ScheduleRecord:
     try:
-        _check_text(fields)
+        check_text(fields)
         rest = _read_schedule_rest(fields["definition"])
         state, overlap, most = fields["state"], fields["overlap"], fields["max_concurrent"]
         if state not in _SCHEDULE_STATES or overlap not in _OVERLAPS:
@@ -288,14 +223,14 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
             kind=rest.kind,
             payload=rest.payload,
             queue=rest.queue,
-            priority=_priority(rest.priority),
+            priority=checked_priority(rest.priority),
             description=rest.description,
             tags=rest.tags,
-            catch_up=_read_policy(bytes(rest.catch_up), CatchUp),
+            catch_up=read_policy(bytes(rest.catch_up), CatchUp),
             overlap=overlap,  # type: ignore[arg-type]  # it was just checked
             max_concurrent=int(most) if most else None,
             spread=rest.spread,
-            execution=_read_policy(bytes(rest.execution), Execution),
+            execution=read_policy(bytes(rest.execution), Execution),
             managed_by=rest.managed_by,
             state=state,  # type: ignore[arg-type]  # it was just checked
             pause_note=fields["pause_note"],
@@ -304,15 +239,15 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
             paused_at=optional_instant(fields["paused_at"]),
             declared=fields.get("declared", ""),  # no fire reads it
             last_fire=optional_instant(fields["last_fire"]),
-            anchor=_read_instant(rest.anchor),
+            anchor=instant_of(rest.anchor),
             next_tick=optional_instant(fields["next_run"]),
             moved=optional_instant(fields["moved"]),
             wake_at=optional_instant(fields["wake_at"]),
             revision=int(fields["revision"]),
             fire_seq=int(fields["fire_seq"]),
             generation=int(fields["generation"]),
-            created_at=_read_instant(rest.created_at),
-            updated_at=_read_instant(fields["updated_at"]),
+            created_at=instant_of(rest.created_at),
+            updated_at=instant_of(fields["updated_at"]),
             format=int(fields["format"]),
         )
         return check_fired_fields(schedule)
@@ -331,7 +266,7 @@ def run_fields(r: RunRecord) -> list[str]:
         generation=r.generation,
         tick=None if r.tick is None else instant_text(r.tick),
         coalesced=r.coalesced,
-        execution=_raw_policy(r.execution),
+        execution=raw_policy(r.execution),
         fired_by=r.fired_by,
     )
     fields = [
@@ -350,7 +285,7 @@ def run_fields(r: RunRecord) -> list[str]:
         "queue",
         r.queue,
         "priority",
-        str(_priority(r.priority)),
+        str(checked_priority(r.priority)),
         "created_at",
         instant_text(r.created_at),
         "format",
@@ -407,7 +342,7 @@ def new_run(r: RunRecord) -> list[object]:
 
 def read_run(fields: Fields) -> RunRecord:
     try:
-        _check_text(fields)
+        check_text(fields)
         rest = _read_run_rest(fields["definition"])
         get = fields.get
         state = fields["state"]
@@ -425,11 +360,11 @@ def read_run(fields: Fields) -> RunRecord:
             kind=rest.kind,
             payload=rest.payload,
             queue=fields["queue"],
-            priority=_priority(int(fields["priority"])),
-            execution=_read_policy(bytes(rest.execution), Execution),
+            priority=checked_priority(int(fields["priority"])),
+            execution=read_policy(bytes(rest.execution), Execution),
             state=state,  # type: ignore[arg-type]  # it was just checked
-            scheduled_at=_read_instant(rest.scheduled_at),
-            run_at=_read_instant(fields["run_at"]),
+            scheduled_at=instant_of(rest.scheduled_at),
+            run_at=instant_of(fields["run_at"]),
             attempt=int(fields["attempt"]),
             failures=int(get("failures", 0)),
             crashes=int(get("crashes", 0)),
@@ -437,7 +372,7 @@ def read_run(fields: Fields) -> RunRecord:
             claim=get("claim"),
             lease_until=optional_instant(get("lease_until")),
             cancel_requested=get("cancel_requested") == "true",
-            created_at=_read_instant(fields["created_at"]),
+            created_at=instant_of(fields["created_at"]),
             started_at=optional_instant(get("started_at")),
             finished_at=optional_instant(get("finished_at")),
             result=get("result"),
@@ -493,20 +428,3 @@ def _plain(fields: Fields) -> dict[str, object]:
         with suppress(ValueError):
             plain[name] = int(str(plain[name])) if plain[name] else None
     return plain
-
-
-def _check_text(fields: Fields) -> None:
-    """Refuse bytes that are not UTF-8. The driver decodes them as lone surrogates, which no text of
-    Evenbeat contains."""
-    joined = "".join(fields.values())
-    if not joined.isascii():
-        try:
-            joined.encode()
-        except UnicodeEncodeError:
-            raise Unreadable("a field holds text that is not UTF-8") from None
-
-
-def _priority(value: int) -> int:
-    if not 0 <= value <= 9:
-        raise InvalidValue(f"priority {value} is not one of 0 to 9", field="priority", value=value)
-    return value

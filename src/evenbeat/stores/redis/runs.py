@@ -10,21 +10,13 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.batching import BYTES, batches
+from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.decisions import weight
+from evenbeat.stores.redis.encoding import Fields, fields_of, instant_text, member_of, number_text, path_of
 from evenbeat.stores.redis.records import record_row
-from evenbeat.stores.redis.rows import (
-    Fields,
-    fields_of,
-    instant_text,
-    member_of,
-    new_run,
-    number_text,
-    path_of,
-    read_run,
-)
+from evenbeat.stores.redis.rows import new_run, read_run
 from evenbeat.stores.redis.schedules import FAMILIES
 from evenbeat.stores.redis.session import Session
-from evenbeat.stores.rows import Unreadable, quarantine_note
 
 # How many runs one script handles. This takes some 10 ms, in which the server executes no other command.
 BATCH = 1000

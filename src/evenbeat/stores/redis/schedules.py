@@ -12,27 +12,29 @@ from evenbeat.core.records import FORMAT, RunState, ScheduleRecord
 from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.batching import BYTES, batches
+from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page
+from evenbeat.stores.redis.encoding import (
+    Fields,
+    count_text,
+    fields_of,
+    member_of,
+    path_of,
+    read_member,
+    version_fields,
+)
 from evenbeat.stores.redis.ledger import skipped_row
 from evenbeat.stores.redis.records import record_row
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
-    Fields,
-    count_text,
-    fields_of,
     fired_fields,
     found_schedule,
-    member_of,
     new_run,
-    path_of,
-    read_member,
     schedule_fields,
     schedule_of,
-    version_fields,
 )
 from evenbeat.stores.redis.session import Session
-from evenbeat.stores.rows import Unreadable, quarantine_note
 
 # How many rows one script writes. This takes some 10 ms, in which the server executes no other command.
 BATCH = 500

@@ -8,17 +8,9 @@ from collections.abc import Mapping, Sequence
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, settlement
-from evenbeat.stores.rows import (
-    RUN,
-    Key,
-    Row,
-    Unreadable,
-    quarantine_note,
-    read_run,
-    readable_runs,
-    statistics_row,
-)
+from evenbeat.stores.rows import RUN, Row, read_run, readable_runs, statistics_row
 from evenbeat.stores.sqlite import new_runs, records
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk

@@ -1,4 +1,4 @@
-"""The store in memory: the reference implementation of the contract, for tests and short-lived schedulers."""
+"""``MemoryStore``: decides and writes under one lock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import heapq
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -43,6 +42,7 @@ from evenbeat.stores.base import (
     Written,
     check_limit,
 )
+from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.decisions import (
     Budget,
     RunStatus,
@@ -52,15 +52,15 @@ from evenbeat.stores.decisions import (
     verdict,
     with_transition,
 )
+from evenbeat.stores.memory.queues import QueuedRuns
+from evenbeat.stores.memory.records import MemoryRecords
 from evenbeat.stores.pages import read_run_cursor, read_schedule_cursor, run_page, schedule_page
 from evenbeat.stores.queue_counts import added_up, of_run
-from evenbeat.stores.rows import Unreadable, quarantine_note
 from evenbeat.stores.waking import Waker
 
 _Key = tuple[str, str]
 # How many claims can still be repeated: far more than workers make at a time.
 _CLAIMS_KEPT = 10_000
-_T = TypeVar("_T")
 
 
 class MemoryStore:
@@ -74,12 +74,12 @@ class MemoryStore:
         # Heaps may contain outdated entries, which are recognised when they are popped.
         self._wakes: list[tuple[Instant, str, str]] = []
         self._runs: dict[str, RunRecord] = {}
-        self._ready: dict[tuple[str, int], list[tuple[Instant, str]]] = {}
+        self._queued = QueuedRuns(self._runs)
         self._active: dict[_Key, dict[str, None]] = {}
         self._claims: dict[str, list[str]] = {}
         self._skipped: dict[_Key, list[Skipped]] = {}
         self._statistics: dict[_Key, Statistics] = {}
-        self._records: dict[tuple[str, str, str], Record] = {}
+        self._records = MemoryRecords(self.now)
         self._logs: dict[str, dict[tuple[int, int], LogChunk]] = {}
 
     def open(self) -> None:
@@ -112,7 +112,7 @@ class MemoryStore:
             repeated = may_be_repetition(current, wanted)
             return Written(repeated and all(run.id in self._runs for run in write.planned.runs), current)
         self._apply(write.planned)
-        self._add_records(write.records)
+        self._records.add(write.records)
         return Written(True, wanted)
 
     def _apply(self, planned: Planned) -> None:
@@ -192,16 +192,7 @@ class MemoryStore:
 
     def _quarantine(self, schedule: ScheduleRecord, error: Exception) -> None:
         self._schedules[schedule.key] = replace(schedule, wake_at=None)
-        key = ("quarantine", schedule.tenant, schedule.name)
-        present = self._records.get(key)
-        version = 1 if present is None else present.version + 1
-        self._records[key] = Record(
-            kind="quarantine",
-            tenant=schedule.tenant,
-            key=schedule.name,
-            body=quarantine_note(error),
-            version=version,
-        )
+        self._records.overwrite("quarantine", schedule.tenant, schedule.name, quarantine_note(error))
 
     def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
         with self._lock:
@@ -225,8 +216,7 @@ class MemoryStore:
     def _store(self, run: RunRecord) -> None:
         self._runs[run.id] = run
         if run.state == "queued":
-            heap = self._ready.setdefault((run.queue, run.priority), [])
-            heapq.heappush(heap, (run.run_at, run.id))
+            self._queued.add(run)
         if run.schedule is not None:
             key = (run.tenant, run.schedule)
             if run.state in ACTIVE_STATES:
@@ -241,7 +231,7 @@ class MemoryStore:
     def claim_runs(self, claim: Claim) -> Claimed:
         with self._lock:
             runs = self._held(claim) if claim.token in self._claims else self._claim(claim)
-            return Claimed(tuple(runs), self._next_due(claim))
+            return Claimed(tuple(runs), self._queued.next_due(claim))
 
     def _held(self, claim: Claim) -> list[RunRecord]:
         """Return the runs of a repeated claim that are still held."""
@@ -251,7 +241,7 @@ class MemoryStore:
     def _claim(self, claim: Claim) -> list[RunRecord]:
         now = min(claim.now, self.now())
         claimed: list[RunRecord] = []
-        for run in islice(self._claimable(claim, now), claim.limit):
+        for run in islice(self._queued.due(claim, now), claim.limit):
             taken = replace(
                 run,
                 state="running",
@@ -269,53 +259,6 @@ class MemoryStore:
             if len(self._claims) > _CLAIMS_KEPT:
                 del self._claims[next(iter(self._claims))]
         return claimed
-
-    def _next_due(self, claim: Claim) -> Instant | None:
-        heaps = (self._ready.get((queue, priority), []) for queue in claim.queues for priority in range(10))
-        found = (self._earliest(heap, claim.tasks) for heap in heaps)
-        return min((run_at for run_at in found if run_at is not None), default=None)
-
-    def _earliest(self, heap: list[tuple[Instant, str]], tasks: frozenset[str] | None) -> Instant | None:
-        while heap and self._waiting(heap[0]) is None:
-            heapq.heappop(heap)
-        if tasks is None:
-            return heap[0][0] if heap else None
-        waiting = (run for entry in heap if (run := self._waiting(entry)) is not None)
-        return min((run.run_at for run in waiting if run.task in tasks), default=None)
-
-    def _waiting(self, entry: tuple[Instant, str]) -> RunRecord | None:
-        """Return the run of a heap entry; None if the entry is outdated or the run has a newer format."""
-        run = self._runs.get(entry[1])
-        if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
-            return None
-        return run
-
-    def _claimable(self, claim: Claim, now: Instant) -> Iterator[RunRecord]:
-        for priority in range(9, -1, -1):
-            heaps = [heap for queue in claim.queues if (heap := self._ready.get((queue, priority)))]
-            yield from self._take(heaps, claim, now)
-
-    def _take(
-        self, heaps: list[list[tuple[Instant, str]]], claim: Claim, now: Instant
-    ) -> Iterator[RunRecord]:
-        """Yield due runs of one priority, merged over the queues. Runs of other tasks stay in the heaps."""
-        passed: list[tuple[list[tuple[Instant, str]], tuple[Instant, str]]] = []
-        try:
-            while True:
-                heap = min((heap for heap in heaps if heap), key=lambda heap: heap[0], default=None)
-                if heap is None or heap[0][0] > now:
-                    return
-                entry = heapq.heappop(heap)
-                run = self._waiting(entry)
-                if run is None:
-                    continue
-                if claim.tasks is not None and run.task not in claim.tasks:
-                    passed.append((heap, entry))
-                    continue
-                yield run
-        finally:
-            for heap, entry in passed:
-                heapq.heappush(heap, entry)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         with self._lock:
@@ -336,7 +279,7 @@ class MemoryStore:
         self._store(with_transition(run, transition, self.now()))
         for following in transition.adds:
             self._add(following)
-        self._add_records(transition.records)
+        self._records.add(transition.records)
         if transition.counts is not None:
             key = (transition.counts.tenant, transition.counts.schedule)
             before = self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1])
@@ -435,39 +378,15 @@ class MemoryStore:
                 for row in over:
                     rows.remove(row)
                 gone += len(over)
-            expired = [
-                key
-                for key, record in self._records.items()
-                if record.expires is not None and record.expires < min(finished_before, self.now())
-            ][: limit - gone]
-            for key in expired:
-                del self._records[key]
-            return gone + len(expired)
+            return gone + self._records.purge(finished_before, limit - gone)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         with self._lock:
-            return self._live(self._records.get((kind, tenant, key)))
-
-    def _live(self, record: Record | None) -> Record | None:
-        expired = record is not None and record.expires is not None and record.expires <= self.now()
-        return None if expired else record
-
-    def _add_records(self, records: Sequence[Record]) -> None:
-        for record in records:
-            key = (record.kind, record.tenant, record.key)
-            if self._live(self._records.get(key)) is None:
-                self._records[key] = record
+            return self._records.get(kind, tenant, key)
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         with self._lock:
-            key = (record.kind, record.tenant, record.key)
-            present = self._live(self._records.get(key))
-            if present == record:
-                return True
-            if expect != (None if present is None else present.version):
-                return False
-            self._records[key] = record
-            return True
+            return self._records.put(record, expect)
 
     def find_records(
         self,
@@ -481,24 +400,11 @@ class MemoryStore:
         if limit is not None:
             check_limit(limit)
         with self._lock:
-            found = [
-                record
-                for (a_kind, a_tenant, key), record in self._records.items()
-                if a_kind == kind
-                and (tenant is None or a_tenant == tenant)
-                and start <= key
-                and (end is None or key < end)
-                and self._live(record)
-            ]
-        return sorted(found, key=lambda record: (record.tenant, record.key))[:limit]
+            return self._records.find(kind, tenant, start, end, limit)
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._lock:
-            record = self._records.get((kind, tenant, key))
-            if record is None or record.version != version:
-                return False
-            del self._records[kind, tenant, key]
-            return True
+            return self._records.delete(kind, tenant, key, version)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._lock:
