@@ -81,9 +81,11 @@ def test_a_repeated_request_with_the_same_key_adds_nothing(site: Site) -> None:
     key = {"Idempotency-Key": "deploy 1"}
     first = site.post("schedules", body, status=201, headers=key)
     assert site.post("schedules", body, status=201, headers=key) == first
-    assert_problem(site.request("POST", "schedules", json=body), 409, "schedule-exists")
+    assert_problem(site.request("POST", "schedules", json=body), 409, "schedule-exists", "name")
     other = {"Idempotency-Key": "deploy 2"}
-    assert_problem(site.request("POST", "schedules", json=body, headers=other), 409, "schedule-exists")
+    assert_problem(
+        site.request("POST", "schedules", json=body, headers=other), 409, "schedule-exists", "name"
+    )
     changed = site.request("POST", "schedules", json={**body, "priority": 8}, headers=key)
     assert_problem(changed, 422, "key-used-twice", "Idempotency-Key")
     run = site.post("runs", {"task": "work"}, status=201, headers=key)
@@ -101,10 +103,10 @@ def test_a_key_does_not_claim_the_schedule_of_somebody_else(site: Site) -> None:
     body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
     key = {"Idempotency-Key": "deploy 1"}
     site.app.schedules.add("nightly", every("1h"), "work")
-    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists")
+    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists", "name")
     site.app.schedules.delete("nightly")
     site.app.schedules.add("nightly", every("7m"), "work")
-    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists")
+    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists", "name")
 
 
 def test_a_repeated_create_does_not_bring_back_a_deleted_schedule(site: Site) -> None:
@@ -138,6 +140,11 @@ def test_a_key_of_a_run_does_not_stand_for_another_payload(site: Site) -> None:
         assert site.post(path, {**body, "payload": {"team": "dev"}}, status=201, headers=key) == first
         other = site.request("POST", path, json={**body, "payload": {"team": "ops"}}, headers=key)
         assert_problem(other, 422, "key-used-twice", "Idempotency-Key")
+    other = site.request("POST", "runs", json={"task": "other"}, headers=key)
+    assert_problem(other, 422, "key-used-twice", "Idempotency-Key")
+    for wrong in ("x" * 256, "\u00e9".encode("latin-1"), ""):
+        refused = site.request("POST", "runs", json={"task": "work"}, headers={"Idempotency-Key": wrong})
+        assert_problem(refused, 400, "invalid-value", "Idempotency-Key")
 
 
 def test_the_default_tenant_does_not_see_tokens_of_the_store_in_the_audit(site: Site) -> None:
@@ -362,24 +369,51 @@ def test_the_checks_of_the_store_are_for_admins_of_all_tenants(site: Site) -> No
 
 def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:
     problem = assert_problem(site.request("GET", "runs?state=bad"), 400, "invalid-value", "state")
-    assert problem["detail"].startswith("state is not one of the choices; there are: cancelled, failed")
+    assert problem["detail"].startswith('state "bad" is not one of cancelled, failed, queued')
     assert problem["value"] == "bad"
     body: dict[str, Any] = {"name": "n", "trigger": "every 1h", "task": "work", "timeoutt": 3}
     problem = assert_problem(site.request("POST", "schedules", json=body), 400, "invalid-value", "timeoutt")
-    assert "timeout" in problem["hint"].removeprefix("there are: ").split(", ")
+    assert problem["hint"] == "did you mean timeout?"
     body = {"action": "pause", "filter": {"name": "n"}}
-    problem = assert_problem(site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "name")
+    problem = assert_problem(
+        site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.name"
+    )
     assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by"
     body = {"action": "pause", "filter": {"state": "off"}}
     problem = assert_problem(
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.state"
     )
-    assert problem["hint"] == "there are: active, finished, paused"
+    assert problem["detail"] == 'filter.state "off" is not one of active, finished, paused'
     problem = assert_problem(site.request("POST", "schedules", json={}), 400, "invalid-value", "name")
     assert problem["detail"] == "the field name is missing"
     body = {"action": "resume", "filter": {}, "until": "2h"}
     problem = assert_problem(site.request("POST", "bulk/schedules", json=body), 422, "invalid-value", "until")
     assert problem["value"] == "2h"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("name", "a b", '"a b" is not 1 to 128 letters, digits, _, -, . or : (not . or : first)'),
+        ("task", "a b", '"a b" is not 1 to 200 visible characters'),
+        ("payload", [1], "[1] is not an object or null"),
+        ("retries", -3, "-3 is not a whole number of 0 to 1,000"),
+        ("retries", None, "null is not a whole number of 0 to 1,000"),
+        (
+            "timeout",
+            True,
+            "true is not a number of 0 to 10,000,000,000 or a text of at most 50 characters or null",
+        ),
+        ("tags[0]", ["a b"], '"a b" is not 1 to 128 letters, digits, _, -, . or : (not . or : first)'),
+        ("tags", "a", '"a" is not a list of at most 20 items'),
+        ("paused", 1, "1 is not true or false"),
+        ("payload", [1] * 100, f"[{'1,' * 39}1… is not an object or null"),
+    ],
+)
+def test_a_refusal_says_in_words_what_is_expected(site: Site, field: str, value: Any, problem: str) -> None:
+    body = {"name": "n", "trigger": "every 1h", "task": "work", field.removesuffix("[0]"): value}
+    found = assert_problem(site.request("POST", "schedules", json=body), 400, "invalid-value", field)
+    assert found["detail"] == f"{field} {problem}"
 
 
 def test_the_list_of_tenants_has_a_limit(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""Who acts: the actor that pauses, audit entries and tokens record."""
+"""The actor: the person or program under whose name pauses, audit entries and tokens are recorded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def acting_as(name: str, via: Via = "python") -> Iterator[Actor]:
 
 
 def current_actor() -> Actor:
-    """Return who acts now: the actor of the innermost ``acting_as``, else the user of this process."""
+    """Return the present actor: that of the innermost ``acting_as``, else the user of this process."""
     return _actor.get() or Actor(this_user())
 
 

@@ -109,7 +109,7 @@ def _read_since(since: Moment | None, now: Instant) -> Instant:
             f"since {shown(str(since))} is in the past",
             field="since",
             value=since,
-            hint="a forecast starts now or later; app.runs.list shows what has run",
+            hint="a forecast starts now or later",
         )
     return max(start, now)
 

@@ -256,7 +256,7 @@ class Schedules:
                     f"at {shown(at)} is in the past",
                     field="at",
                     value=at,
-                    hint="give a time to come; run_now() runs it now",
+                    hint="give a time to come, or run it now",
                 )
             if attempt.write(changes.reschedule(row, tick, attempt.now, self._rows.active(row))):
                 break

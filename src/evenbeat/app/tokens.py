@@ -21,7 +21,7 @@ from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.tokens import ROLES, NewToken, Role, Token
-from evenbeat.errors import InvalidValue, StoreUnavailable, TokenNotFound
+from evenbeat.errors import InvalidValue, StoreUnavailable, TokenNotFound, shown
 from evenbeat.rules import auditing
 from evenbeat.stores.base import Store
 
@@ -43,7 +43,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     tenant: str | None
     hash: str
-    """The SHA-256 of the secret, which has 256 random bits: guessing it is hopeless without salt, too."""
+    """The SHA-256 of the secret, which has 256 random bits: it can't be guessed, so it needs no salt."""
     created_at: Instant
     created_by: str
 
@@ -71,7 +71,12 @@ class Tokens:
             check_label(tenant, "tenant")
         lasts = None if expires is None else read_duration(expires, "expires")
         if lasts is not None and lasts <= 0:
-            raise InvalidValue("expires is not in the future", field="expires", value=expires)
+            raise InvalidValue(
+                f"expires {shown(expires)} is not longer than 0",
+                field="expires",
+                value=expires,
+                hint='say how long the token works, like "90d"',
+            )
         store = self._session.store()
         now = store.now()
         key, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -91,7 +96,8 @@ class Tokens:
             expires=None if lasts is None else now + lasts,
         )
         write_entry(store, _change("create", record, stored), now)
-        assert store.put_record(record), "two tokens drew the same random id"
+        is_new = store.put_record(record)
+        assert is_new, "two tokens drew the same random id"
         return NewToken(secret=f"{_PREFIX}_{key}_{secret}", token=_view(record, stored, None))
 
     def list(self) -> TokenList:
@@ -127,7 +133,7 @@ class Tokens:
         store = self._session.store()
         record = store.get_record(_KIND, "default", key)
         stored = None if record is None else _read(record)
-        # Compared also if there is no such token: the time does not tell whether the id exists.
+        # Compared also if there is no such token, so that the time does not tell whether the id exists.
         same = hmac.compare_digest(_hash(secret), "" if stored is None else stored.hash)
         if record is None or stored is None or not same:
             return None
@@ -145,7 +151,7 @@ class Tokens:
         if abs(now - self._uses.get(key, 0)) < _USE_EVERY:  # the clock may be set back
             return
         self._uses[key] = now
-        # A store that can't be written, as a standby, still answers what the token's owner asks.
+        # The owner of a token may also read from a store that can't be written, such as a standby.
         with suppress(StoreUnavailable):
             self._write_use(store, key, now, expires)
 

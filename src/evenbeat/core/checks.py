@@ -31,6 +31,7 @@ from evenbeat.errors import InvalidValue, shown
 NAMES = "1 to 128 letters, digits, _, -, . or : (not . or : first)"
 # Not . first: in a URL, "." and ".." are not names but folders.
 NAME_PATTERN = "^[A-Za-z0-9_-][A-Za-z0-9_.:-]{0,127}$"
+LABELS = "1 to 128 letters, digits, _ or -"
 LABEL_PATTERN = "^[A-Za-z0-9_-]{1,128}$"
 LONGEST_TASK, LONGEST_RUN_ID = 200, 400
 # Neither control characters nor spaces of any kind. Not \s: JSON Schema and Python differ about what that is.
@@ -60,9 +61,7 @@ def check_label(value: object, field: str) -> None:
     Stricter than names: in keys of Redis, a : or / and more text follows them.
     """
     if not (isinstance(value, str) and _LABEL.fullmatch(value)):
-        raise InvalidValue(
-            f"{field} {shown(value)} is not 1 to 128 letters, digits, _ or -", field=field, value=value
-        )
+        raise InvalidValue(f"{field} {shown(value)} is not {LABELS}", field=field, value=value)
 
 
 def check_task(value: object) -> None:

@@ -1,7 +1,7 @@
-"""Access: who sends a request, from where, and whether they may.
+"""Access: identifies the sender of a request, and checks where it comes from and what it may do.
 
-Host and Origin are compared as whole texts. Failed tries are counted by the peer's address, or, behind a
-proxy that the settings name, by the address that the proxy reports.
+Host and Origin are compared as whole texts. Wrong tokens are counted by the peer's address or, behind a proxy
+that the settings name, by the address that the proxy reports.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import NamedTuple
 
 from evenbeat.app.tokens import Tokens
 from evenbeat.core.tokens import Role, Token, allows
+from evenbeat.errors import shown
 from evenbeat.web.problems import Refused
 from evenbeat.web.settings import WebSettings
 
-# Seconds that a verified token is believed without asking the store: a revoked one works no longer than this.
+# Seconds for which a verified token is accepted without asking the store: how long a revoked one still works.
 BELIEVED = 3.0
-# Wrong tokens that an address may send in a minute before it is refused without a look.
+# Wrong tokens that an address may send in a minute. Further requests are refused, whatever their token.
 MOST_FAILURES = 20
 _WINDOW = 60.0
-# Addresses and tokens that are remembered at most.
+# The most addresses, and the most tokens, that are kept in memory.
 _REMEMBERED = 10_000
 _WITH_PORT = re.compile(r"\A(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::[0-9]+)?\Z")
 
 
 class Principal(NamedTuple):
-    """Who sends a request."""
+    """The sender of a request."""
 
     name: str
     role: Role
@@ -45,7 +46,7 @@ class Principal(NamedTuple):
 
 
 LOCAL = Principal("local", "admin", None)
-"""Everybody who reaches a server without tokens, which is bound to a loopback address."""
+"""Every sender to a server without tokens, which is bound to a loopback address."""
 
 
 class Gate:
@@ -64,18 +65,18 @@ class Gate:
     def check_origin(self, host: str | None, origin: str | None) -> None:
         """Refuse a Host that is not ours, and an Origin that is not the same host.
 
-        A page of another site must not act through the browser of somebody who may, and another name for our
-        address (DNS rebinding) must not make its pages ours.
+        A page of another site must not send requests through the browser of a user who has access. Nor may a
+        site point a name of its own at our address (DNS rebinding), so that its pages look like ours.
         """
         host = (host or "").lower()
         if not self._settings.accepts_host(host):
             raise Refused(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "foreign-host",
-                "this server does not answer to that host name",
+                f"this server does not answer to the host {shown(host)}",
                 field="Host",
                 value=host,
-                hint="add the name to the accepted hosts: evenbeat web --web-hosts NAME",
+                hint="add it to the accepted hosts: evenbeat web --web-hosts HOST",
             )
         if origin is None:
             return
@@ -90,7 +91,7 @@ class Gate:
             )
 
     def address(self, peer: str, forwarded: str | None) -> str:
-        """Return the address that failed tries are counted by."""
+        """Return the address by which wrong tokens are counted."""
         if forwarded is not None and self._is_proxy(peer):
             # Each proxy appends the address of its own peer: the last one that is not a proxy is the client.
             for text in reversed(forwarded.split(",")):
@@ -108,7 +109,7 @@ class Gate:
         return address is not None and any(address in network for network in self._settings.proxies)
 
     def recognise(self, authorization: str | None, address: str) -> Principal | None:
-        """Return who sends a request, by its Authorization header; None if only the store knows.
+        """Return the sender of a request, by its Authorization header; None if only the store knows it.
 
         Does not block, so the event loop calls it: most requests need no further thread for their token.
         """
@@ -121,7 +122,7 @@ class Gate:
         return _principal(known[0]) if known is not None and known[1] > self._clock() else None
 
     def authenticate(self, authorization: str | None, address: str) -> Principal:
-        """Return who sends a request, by its Authorization header. Asks the store."""
+        """Return the sender of a request, by its Authorization header. Asks the store."""
         secret = _secret(authorization)
         token = self._verified(secret)
         if token is None:
@@ -186,7 +187,7 @@ def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
 def _secret(authorization: str | None) -> str:
     scheme, _, secret = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
-        raise _unauthorized("there is no token", "send it as 'Authorization: Bearer evb_…'")
+        raise _unauthorized("the request has no token", "send it as 'Authorization: Bearer evb_…'")
     return secret.strip()
 
 
@@ -205,20 +206,24 @@ def authorize(principal: Principal, needed: Role) -> None:
         raise Refused(
             HTTPStatus.FORBIDDEN,
             "role-too-low",
-            f"this needs the role {needed}, the token has {principal.role}",
+            f"this needs the role {needed}, and the token has the role {principal.role}",
             hint="ask an admin for a token with that role",
         )
 
 
-def foreign_tenant(tenant: str) -> Refused:
-    """Return the answer to a token of one tenant that asks for another, whether or not that one exists."""
+def foreign_tenant(principal: Principal, wanted: str | None) -> Refused:
+    """Return the answer to a token of one tenant that asks for another, whether or not that one exists.
+
+    ``wanted`` is None if the request is about all tenants.
+    """
     return Refused(
         HTTPStatus.FORBIDDEN,
         "foreign-tenant",
-        "the token is for one tenant, and this is about another or about all",
+        f"the token is for tenant {principal.tenant}, and the request is about "
+        + ("all tenants" if wanted is None else f"tenant {wanted}"),
         field="tenant",
-        value=tenant,
-        hint="leave the parameter out, or ask an admin for a token without a tenant",
+        value=wanted,
+        hint="ask an admin for a token without a tenant",
     )
 
 

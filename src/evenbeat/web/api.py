@@ -25,7 +25,7 @@ from evenbeat.errors import EvenbeatError, shown
 from evenbeat.web import problems
 from evenbeat.web.access import Principal, authorize, foreign_tenant
 from evenbeat.web.binding import LONGEST_BODY, read_body, read_query
-from evenbeat.web.endpoint import TABLE, Call, Endpoint, Reply
+from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, TABLE, Call, Endpoint, Reply
 from evenbeat.web.problems import Refused
 from evenbeat.web.state import WebState
 
@@ -53,7 +53,7 @@ def routes(state: WebState, endpoints: Iterable[Endpoint] = TABLE) -> list[Route
     paths: dict[str, dict[str, Endpoint]] = {}
     for each in endpoints:
         paths.setdefault(each.path, {})[each.method] = each
-    # Paths with a parameter that may have slashes come last: theirs would match the others, too.
+    # Paths that end with a parameter that may have slashes come last: their patterns match other paths, too.
     ordered = sorted(paths.items(), key=lambda item: ":path" in _pattern(item[0]) and not _has_verb(item[0]))
     return [_route(PREFIX + _pattern(path), partial(_dispatch, state, methods)) for path, methods in ordered]
 
@@ -88,7 +88,8 @@ class _Answering:
         except ClientDisconnect:
             return
         except Exception:
-            _log.exception("a request failed", extra={"method": request.method, "path": request.url.path})
+            fields = {"component": "web", "method": request.method, "path": request.url.path}
+            _log.exception("a request failed", extra=fields)
             response = problem_response(problems.unexpected())
         await response(scope, receive, send)
 
@@ -136,7 +137,7 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
 
 
 def _answered(found: Endpoint, call: Call[Any, Any]) -> Response:
-    """Call the endpoint, and encode what it returns: both in a thread, since a page can be megabytes."""
+    """Call the endpoint and encode its answer, both in a thread: a page can have megabytes."""
     reply = _handled(found, call)
     if isinstance(reply.body, Response):
         headers = reply.body.headers
@@ -160,15 +161,15 @@ def _check_path(parameters: Mapping[str, str]) -> None:
             raise Refused(
                 HTTPStatus.BAD_REQUEST,
                 "invalid-value",
-                f"{name} {shown(value)} in the path does not fit",
+                f"{name} {shown(value)} in the path is not "
+                + (NAMES if name == "name" else f"1 to {LONGEST_RUN_ID} visible characters"),
                 field=name,
                 value=value,
-                hint=f"it is {NAMES}" if name == "name" else f"at most {LONGEST_RUN_ID} visible characters",
             )
 
 
 async def admitted(state: WebState, request: Request) -> Principal:
-    """Return who sends the request, after the checks of its origin and its token."""
+    """Return the sender of the request, after the checks of its origin and its token."""
     headers = request.headers
     state.gate.check_origin(headers.get("host"), headers.get("origin"))
     peer = request.client.host if request.client is not None else ""
@@ -186,20 +187,20 @@ def _tenant(state: WebState, principal: Principal, found: Endpoint, query: objec
     """Return the tenant that the request is about; None for all tenants."""
     if found.scope == "store":
         if principal.tenant is not None:
-            raise foreign_tenant("all")
+            raise foreign_tenant(principal, None)
         return None
     if found.scope == "own":
         return principal.tenant
     if getattr(query, "all_tenants", False):
         if principal.tenant is not None:
-            raise foreign_tenant("all")
+            raise foreign_tenant(principal, None)
         return None
     wanted = getattr(query, "tenant", msgspec.UNSET)
     if wanted is msgspec.UNSET:
         return principal.tenant or state.app.tenant
     assert isinstance(wanted, str)
     if not principal.may_see(wanted):
-        raise foreign_tenant(wanted)
+        raise foreign_tenant(principal, wanted)
     return wanted
 
 
@@ -211,7 +212,7 @@ async def _body_in_time(request: Request) -> bytes:
         raise Refused(
             HTTPStatus.REQUEST_TIMEOUT,
             "body-too-slow",
-            f"the body has not arrived within {BODY_PATIENCE:.0f} s",
+            f"the body did not arrive within {BODY_PATIENCE:.0f} s",
             headers={"Connection": "close"},
         ) from None
 
@@ -253,11 +254,11 @@ def _idempotency_key(request: Request, found: Endpoint) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is None or not found.is_idempotent:
         return None
-    if not 1 <= len(key) <= 255 or not key.isprintable():
+    if not (len(key) <= LONGEST_KEY and re.fullmatch(KEY_PATTERN, key)):
         raise Refused(
             HTTPStatus.BAD_REQUEST,
             "invalid-value",
-            "the key is not 1 to 255 printable characters",
+            f"Idempotency-Key {shown(key)} is not 1 to {LONGEST_KEY} printable ASCII characters",
             field="Idempotency-Key",
             value=key,
         )

@@ -1,19 +1,23 @@
-"""Binding: query strings and bodies as structs. What does not fit is refused, with the field's name."""
+"""Binding: query strings and bodies as structs. Refuses values that do not fit, by the field's name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
 
-from evenbeat.core.json_text import is_nested_deeper
+from evenbeat.core.checks import LABEL_PATTERN, LABELS, NAME_PATTERN, NAMES, TASK_PATTERN
+from evenbeat.core.json_text import encode, is_nested_deeper
+from evenbeat.errors import shown
 from evenbeat.web.problems import Refused
 
 LONGEST_BODY = 2_000_000
+NOT_BLANK = r"\S"
 MOST_NESTED = 100
 """How many levels of lists and objects a body may have."""
 S = TypeVar("S", bound=msgspec.Struct)
@@ -24,10 +28,29 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _FIELD = re.compile(r" - at `\$?\.?([^`]*)`$")
+_PART = re.compile(r"\[[^\]]*\]|[^.\[]+")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
 _WHOLE = re.compile(r"-?[0-9]{1,18}(\.0+)?")
 _NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+# The most characters of a refused list or object that an answer quotes.
+_SHOWN = 80
+# What a schema of a type asks for, the keywords of its bounds, and what these count.
+_KINDS = {
+    "integer": ("a whole number", "minimum", "maximum", ""),
+    "number": ("a number", "minimum", "maximum", ""),
+    "string": ("a text", "minLength", "maxLength", " characters"),
+    "array": ("a list", "minItems", "maxItems", " items"),
+    "boolean": ("true or false", "", "", ""),
+    "object": ("an object", "", "", ""),
+    "null": ("null", "", "", ""),
+}
+_PATTERNS = {
+    NAME_PATTERN: NAMES,
+    LABEL_PATTERN: LABELS,
+    TASK_PATTERN: "1 to {maxLength} visible characters",
+    NOT_BLANK: "a text with a visible character",
+}
 
 
 def read_query(pairs: Iterable[tuple[str, str]], kind: type[S]) -> S:
@@ -39,11 +62,11 @@ def read_query(pairs: Iterable[tuple[str, str]], kind: type[S]) -> S:
     values: dict[str, Any] = {}
     for name, text in pairs:
         if name not in properties:
-            raise _invalid(f"there is no parameter {name}", name, text, f"there are: {_listed(properties)}")
+            raise _invalid(f"there is no parameter {name}", name, text, _nearest(name, properties))
         if properties[name].get("type") == "array":
             values.setdefault(name, []).append(text)
         elif name in values:
-            raise _invalid(f"parameter {name} is given twice", name, text)
+            raise _invalid(f"the parameter {name} is given twice", name, text)
         else:
             values[name] = _value(name, text, properties[name])
     try:
@@ -60,7 +83,7 @@ def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
         raise Refused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
-            "the body is not JSON",
+            f"the body has the Content-Type {shown(content_type)}, not application/json",
             field="Content-Type",
             value=content_type,
             hint="send it with Content-Type: application/json",
@@ -112,50 +135,83 @@ def _properties(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _schema_at(kind: type[msgspec.Struct], path: str) -> dict[str, Any]:
-    """Return the JSON schema of a field, as ``filter.state``; an empty one for an item of a list."""
+    """Return the JSON schema of a field, as ``filter.state``, or of an item of a list, as ``tags[0]``."""
     schemas = _schemas(kind)
     found: dict[str, Any] = schemas[kind.__name__]
-    for name in path.split(".") if path else ():
-        found = found.get("properties", {}).get(name, {})
+    for name in _PART.findall(path):
+        found = found.get("items", {}) if name.startswith("[") else found.get("properties", {}).get(name, {})
         found = schemas.get(found.get("$ref", ""), found)
     return found
 
 
+def _value_at(value: Any, path: str) -> Any:
+    """Return the value of a field or of an item; None if there is none."""
+    for name in _PART.findall(path):
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name[1:-1].isdigit() and int(name[1:-1]) < len(value):
+            value = value[int(name[1:-1])]
+        else:
+            return None
+    return value
+
+
 def _value(name: str, text: str, schema: dict[str, Any]) -> Any:
     kind = schema.get("type")
-    if kind == "boolean":
-        if text not in ("true", "false"):
-            raise _invalid(f"{name} is not true or false", name, text)
+    if kind == "boolean" and text in ("true", "false"):
         return text == "true"
-    if kind == "integer":
-        if not _WHOLE.fullmatch(text):
-            raise _invalid(f"{name} is not a whole number", name, text)
+    if kind == "integer" and _WHOLE.fullmatch(text):
         return int(text.partition(".")[0])
-    if kind == "number":
-        if not _NUMBER.fullmatch(text):
-            raise _invalid(f"{name} is not a number", name, text)
+    if kind == "number" and _NUMBER.fullmatch(text):
         return float(text)
+    if kind in ("boolean", "integer", "number"):
+        raise _invalid(f"{name} {shown(text)} is not {_expected(schema)}", name, text)
     return text
 
 
 def _refusal(error: msgspec.ValidationError, values: object, kind: type[msgspec.Struct]) -> Refused:
     text = str(error)
-    unknown = _UNKNOWN.match(text)
     found = _FIELD.search(text)
-    if unknown:
-        fields = _schema_at(kind, found[1] if found else "").get("properties", {})
-        return _invalid(f"there is no field {unknown[1]}", unknown[1], None, f"there are: {_listed(fields)}")
-    missing = _MISSING.match(text)
-    if missing:
-        within = f"{found[1]}." if found else ""
+    path = found[1] if found else ""
+    within = f"{path}." if path else ""
+    if unknown := _UNKNOWN.match(text):
+        hint = _nearest(unknown[1], _schema_at(kind, path).get("properties", {}))
+        return _invalid(f"there is no field {within}{unknown[1]}", f"{within}{unknown[1]}", None, hint)
+    if missing := _MISSING.match(text):
         return _invalid(f"the field {within}{missing[1]} is missing", f"{within}{missing[1]}", None)
-    field = found[1] if found else "body"
-    problem = (text[: found.start()] if found else text).replace("`", "")
-    value = values.get(field) if isinstance(values, dict) else None
-    choices = _schema_at(kind, field).get("enum") if found else None
-    if choices:
-        return _invalid(f"{field} is not one of the choices", field, value, f"there are: {_listed(choices)}")
-    return _invalid(f"{field}: {problem[0].lower()}{problem[1:]}", field, value)
+    value, expected = _value_at(values, path), _expected(_schema_at(kind, path))
+    if not path:
+        return _invalid(f"the body is not {expected}", "body", value)
+    return _invalid(f"{path} {_json(value)} is not {expected}", path, value)
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    """Return what a JSON schema asks for, in words."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_expected, schema["anyOf"])))
+    if "enum" in schema:
+        return f"one of {_listed(schema['enum'])}"
+    if schema.get("pattern") in _PATTERNS:
+        return _PATTERNS[schema["pattern"]].format_map(schema)
+    words, low, high, unit = _KINDS.get(schema.get("type", ""), ("what the schema asks for", "", "", ""))
+    least, most = schema.get(low), schema.get(high)
+    if most is None:
+        return words if not least else f"{words} of at least {least:,.15g}{unit}"
+    bounds = f"{least:,.15g} to" if least is not None else "at most"
+    return f"{words} of {bounds} {most:,.15g}{unit}"
+
+
+def _json(value: object) -> str:
+    """Return a refused value as it came: null and true, not None and True."""
+    if isinstance(value, str):
+        return shown(value)
+    text = encode(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {_listed(known)}"
 
 
 def _invalid(detail: str, field: str, value: object, hint: str | None = None) -> Refused:

@@ -1,4 +1,4 @@
-"""Endpoints: each is described once, and the description is what routes, checks and documents it."""
+"""Endpoints: each has one description, by which its requests are routed, checked and documented."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ Scope: TypeAlias = Literal["tenant", "store", "own"]
 """``tenant``: about one tenant, or about all of them if the token is for all. ``store``: about the whole
 store; a token of one tenant is refused. ``own``: any token; the answer depends on the token."""
 
+LONGEST_KEY = 255
+KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
+"""An Idempotency-Key: printable characters of ASCII. HTTP drops spaces around it."""
+
 Q = TypeVar("Q", bound=msgspec.Struct)
 B = TypeVar("B", bound=msgspec.Struct)
 
 
 class Call(NamedTuple, Generic[Q, B]):
-    """A request that was routed, authorised and read."""
+    """A request after routing, authorisation and binding."""
 
     state: WebState
     app: Scheduler
@@ -77,7 +81,7 @@ class Endpoint(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The first part of its path: what it is about."""
+        """The first part of its path: its subject."""
         return self.path.split("/")[1]
 
 
@@ -100,7 +104,7 @@ def endpoint(
 ) -> Callable[[Callable[[Call[Q, B]], object]], Callable[[Call[Q, B]], object]]:
     """Register a function as an endpoint. The first line of its docstring is its summary.
 
-    ``role`` and ``scope`` have no default: an endpoint that does not say who may call it can't be made.
+    ``role`` and ``scope`` have no default: an endpoint without them fails at import.
     """
 
     def register(handler: Callable[[Call[Q, B]], object]) -> Callable[[Call[Q, B]], object]:

@@ -1,14 +1,15 @@
 """Idempotency-Key: a repeated request adds nothing.
 
-Runs have ids that their creator chooses, so the key becomes the id. A schedule has a name: a note of the
-request, written before the schedule and again after it, tells a repetition from another request for the same
-name.
+The creator of a run may choose its id, so the key becomes the id. For a schedule, the store keeps a note of
+the request, written before the schedule and again after it. By the note, the server distinguishes a repeated
+request from another request for the same name.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +20,7 @@ from evenbeat.core.instants import to_ms
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.results import Run, Schedule
-from evenbeat.errors import StoreUnavailable
+from evenbeat.errors import RunExists, StoreUnavailable
 from evenbeat.triggers import parse_trigger
 from evenbeat.web.endpoint import Call
 from evenbeat.web.problems import Refused
@@ -29,15 +30,21 @@ KIND = "idempotency"
 KEPT = 86_400_000
 
 
-def run_id(call: Call[Any, Any]) -> str | None:
-    """Return the id of the run that a request adds; None to let the app choose one."""
-    return None if call.idempotency_key is None else f"key-{_digest(call)}"
+def add_run(call: Call[Any, Any], add: Callable[..., Run], *args: Any, **options: Any) -> Run:
+    """Return the run that ``add`` adds for a request, or that an earlier request with its key added.
 
-
-def check_run(call: Call[Any, Any], run: Run) -> Run:
-    """Return the run of a request; refuse the key if an earlier request gave it another payload."""
+    Refuses the key if that request was about another task or payload.
+    """
+    key = call.idempotency_key
+    run_id = None if key is None else f"key-{_digest(call)}"
+    try:
+        run = add(*args, **options, id=run_id, tenant=call.owner)
+    except RunExists:
+        if key is None:
+            raise
+        raise _used_twice(call) from None
     given = call.body.payload
-    if call.idempotency_key is not None and given is not None and given != run.payload:
+    if key is not None and given is not None and given != run.payload:
         raise _used_twice(call)
     return run
 
@@ -128,7 +135,7 @@ def _used_twice(call: Call[Any, Any]) -> Refused:
 
 
 def _digest(call: Call[Any, Any]) -> str:
-    """Return a text that differs by who asks, for which tenant and path, and by the key."""
+    """Return a text that differs by the token, the tenant, the path and the key."""
     parts = (
         call.principal.token or "",
         call.owner,

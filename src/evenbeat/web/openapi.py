@@ -11,7 +11,7 @@ import msgspec
 from evenbeat import __version__
 from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, RUN_ID_PATTERN
 from evenbeat.web.binding import Nothing
-from evenbeat.web.endpoint import TABLE, Endpoint
+from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, TABLE, Endpoint
 from evenbeat.web.problems import MEDIA_TYPE, Problem
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
@@ -41,7 +41,7 @@ _IDEMPOTENCY = {
     "in": "header",
     "required": False,
     "description": "A text of your own. A repeated request with the same key adds nothing.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN},
 }
 
 

@@ -85,8 +85,8 @@ def _shortened(value: object) -> str:
     return shown(value)[1:-1].replace('\\"', '"') if isinstance(value, str) else shown(value)
 
 
-# A request that does not fit the schema is answered with 400, one that fits and makes no sense with 422.
-# After 503 the client may repeat the request.
+# 400 answers a request that does not fit the schema, 422 one that fits it and has a wrong value. After 503
+# the client may repeat the request.
 _STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
     (ScheduleNotFound, HTTPStatus.NOT_FOUND),
     (RunNotFound, HTTPStatus.NOT_FOUND),
@@ -108,35 +108,29 @@ _STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
 
 
 def refusal(error: EvenbeatError) -> Refused:
-    """Return the answer for an error of the façade."""
+    """Return the answer for an error that a method of the app raised."""
     status = next(
         (status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR
     )
     kind = _kind(type(error).__name__)
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     if isinstance(error, InvalidTrigger):
-        return Refused(
-            status, kind, error.problem, field="trigger", value=error.text, hint=error.hint, headers=headers
-        )
+        return Refused(status, kind, error.problem, field="trigger", value=error.text, hint=error.hint)
     if isinstance(error, InvalidValue):
-        # The problem already quotes the value.
-        return Refused(
-            status,
-            kind,
-            error.problem,
-            field=error.field,
-            value=error.value,
-            hint=error.hint,
-            headers=headers,
-        )
+        return Refused(status, kind, error.problem, field=error.field, value=error.value, hint=error.hint)
+    if isinstance(error, ScheduleExists):
+        # The message of the error names methods of Python.
+        problem = f"schedule {shown(error.name)} of tenant {shown(error.tenant)} exists already"
+        hint = "PATCH its path to change it, or choose another name"
+        return Refused(status, kind, problem, field="name", value=error.name, hint=hint)
     if isinstance(error, (StoreUnavailable, SchemaTooNew, AppImportError)):
         # The reason may name hosts, users and files, and the sender may not have shown a token yet.
         _log.warning("a request failed, the client may repeat it: %s", error, extra={"component": "web"})
         return Refused(
             status,
             kind,
-            "the store did not answer as it should",
-            hint="repeat the request; the log of the server has the reason",
+            "the store did not answer",
+            hint="repeat the request; the log of the server says why",
             headers=headers,
         )
     return Refused(status, kind, str(error), headers=headers)
@@ -148,7 +142,7 @@ def _kind(name: str) -> str:
 
 
 def unexpected() -> Refused:
-    """Return the answer for an error that is a defect: the log has the traceback, the answer nothing."""
+    """Return the answer for a defect of the server. Only the log has the traceback."""
     return Refused(
         HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the server failed; its log has the traceback"
     )

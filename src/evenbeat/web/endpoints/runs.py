@@ -14,7 +14,7 @@ from evenbeat.core.results import LogLine, RefusedItem
 from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, endpoint
-from evenbeat.web.idempotency import check_run, run_id
+from evenbeat.web.idempotency import add_run
 from evenbeat.web.paging import Part, bounded
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, Since, TaskName, TenantQuery, TenantsQuery, When
 
@@ -83,8 +83,7 @@ _NewRun = msgspec.defstruct(
 )
 def enqueue_run(call: Call[TenantQuery, Any]) -> object:
     """Add one run of a task: due at once, after a delay, or at a time."""
-    run = call.app.enqueue(**shapes.given(call.body), id=run_id(call), tenant=call.owner)
-    return shapes.run_body(call.principal, check_run(call, run))
+    return shapes.run_body(call.principal, add_run(call, call.app.enqueue, **shapes.given(call.body)))
 
 
 @endpoint("GET", "/runs/{id}", role="viewer", scope="tenant", query=TenantQuery, answer=shapes.RUN)

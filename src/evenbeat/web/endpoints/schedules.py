@@ -15,7 +15,7 @@ from evenbeat.web import shapes
 from evenbeat.web.access import authorize
 from evenbeat.web.bodies import Moment, body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, Reply, endpoint
-from evenbeat.web.idempotency import Creation, begin, check_run, gone, run_id
+from evenbeat.web.idempotency import Creation, add_run, begin, gone
 from evenbeat.web.paging import Part, bounded
 from evenbeat.web.search import CatalogueQuery, Sort
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery, TenantsQuery, Text
@@ -304,8 +304,8 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 )
 def run_schedule(call: Call[TenantQuery, RunNow]) -> object:
     """Add one run at once, beside the ticks: the next tick stays where it is."""
-    run = call.app.schedules.run_now(call.path["name"], call.body.payload, id=run_id(call), tenant=call.owner)
-    return shapes.run_body(call.principal, check_run(call, run))
+    run = add_run(call, call.app.schedules.run_now, call.path["name"], call.body.payload)
+    return shapes.run_body(call.principal, run)
 
 
 class ScheduleFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
