@@ -67,8 +67,10 @@ def test_a_part_of_the_time_is_counted_and_its_end_is_not(app: VirtualScheduler)
     assert account(app, "3m").expected == 4  # 12:07 to 12:10
     assert account(app, "3m", "1m").expected == 2
     assert account(app, NOON - MINUTE).counted_from_reason == "created"
-    with pytest.raises(InvalidValue, match="is not after since"):
+    with pytest.raises(InvalidValue, match="is not after the start"):
         app.schedules.account("beat", "1m", "3m")
+    with pytest.raises(InvalidValue, match="is in the future; give an earlier time, or also an end"):
+        app.schedules.account("beat", "2026-03-02T12:00Z")
 
 
 def test_ticks_to_come_are_pending(app: VirtualScheduler) -> None:

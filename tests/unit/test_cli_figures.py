@@ -44,6 +44,25 @@ def fail_runs(app: Scheduler, *errors: str, **options: Any) -> None:
         fail(app, run, error)
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("stats", "--since", "60d"), '--since "60d" is too long ago'),
+        (("stats", "--since", "1d", "--by", "minute"), "kept for 3h; --by hour goes back 40 days"),
+        (("forecast", "--from", "2020-01-01"), '--from "2020-01-01" is in the past'),
+        (("account", "beat", "--from", "later"), '--from "later" is neither a date and time nor a duration'),
+        (("why", "beat", "--at", "later"), '--at "later" is neither a time nor a duration'),
+        (("schedules", "add", "x", "@daily", "t", "--retries", "-1"), "--retries -1 is not a whole number"),
+        (("tokens", "create", "me", "--expires", "0s"), '--expires "0s" is not longer than 0'),
+    ],
+)
+def test_a_refused_option_is_named_as_it_was_given(
+    app: Scheduler, words: tuple[str, ...], problem: str
+) -> None:
+    app.schedules.add("beat", "every 1h", "works")
+    assert problem in failed(*words, code=2)
+
+
 # -- stats ---------------------------------------------------------------------------------------------------
 
 

@@ -303,7 +303,7 @@ def test_a_choice_that_makes_no_sense_is_refused(app: Scheduler) -> None:
             call(state=unknown)
         with pytest.raises(InvalidValue, match="has no option tasks; did you mean task"):
             call(tasks="work")  # type: ignore[call-arg]
-        with pytest.raises(InvalidValue, match='until "2h" is not after since "1h"'):
+        with pytest.raises(InvalidValue, match='until "2h" is not after the start "1h"'):
             call(since="1h", until="2h")
         with pytest.raises(
             InvalidValue, match=r'since "\+2h" is in the future.*write "2h", which counts back'

@@ -841,7 +841,7 @@ def test_a_function_that_is_no_task_is_refused_with_what_to_do(scheduler: Virtua
         scheduler.enqueue(minutes)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match=r"is not registered"):
         scheduler.schedules.add("beat", every("1m"), minutes)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match=r"@app\.task\(name=…\)"):
+    with pytest.raises(InvalidValue, match=r"@app\.task\(name=…, schedule="):
         scheduler.task("digest")  # type: ignore[call-overload]
 
 
@@ -867,6 +867,8 @@ def test_a_misspelt_option_is_refused_with_those_there_are(scheduler: VirtualSch
         "max_instances": "overlap",
         "misfire_grace_time": "grace",
         "jitter": "spread",
+        "every": r"@app\.task\(schedule=every",
+        "trigger": r"@app\.task\(schedule=",
     }.items():
         with pytest.raises(InvalidValue, match=f"did you mean .*{ours}"):
             scheduler.task(**{theirs: 1})  # type: ignore[call-overload]

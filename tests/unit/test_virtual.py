@@ -51,7 +51,7 @@ def test_time_moves_by_a_duration_or_to_an_instant(
         ("2026-03-05", "has no offset"),
         (datetime(2026, 3, 5), "has no time zone"),
         ("+2 weeks", 'write "2w"'),
-        ("-3d", "not a date and time"),
+        ("-3d", "is neither a date and time nor a duration"),
         (timedelta(days=-1), "negative"),
     ],
 )

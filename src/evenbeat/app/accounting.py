@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from evenbeat.app.tick_records import TickRecords
+from evenbeat.app.tick_records import TickRecords, covered
 from evenbeat.core.explanations import Account
-from evenbeat.core.instants import Instant, Moment, read_moment
-from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
+from evenbeat.core.instants import Instant, Moment, read_period
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.node.pruner import purged_before
 from evenbeat.observe.accounts import account_view
@@ -35,7 +35,8 @@ def account_of(
     ticks = expected_ticks(row, period)
     records = TickRecords(store, row)
     ledger = records.ledger(period.start, period.end)
-    runs = records.runs_of(ticks, _recorded(ticks, ledger, trigger_since(row)))
+    present = (each for each in ledger if each.recorded_at >= trigger_since(row))
+    runs = records.runs_of(ticks, covered(ticks, present))
     # Read again: a node records a purge before it deletes anything, so no record is taken for missing.
     purged = purged_before(store)
     if purged is not None and purged > period.start:
@@ -51,27 +52,20 @@ def _asked(
     row: ScheduleRecord, since: Moment | None, until: Moment | None, now: Instant
 ) -> tuple[Instant | None, Instant]:
     """Return the period that was asked for; by default all until now."""
-    zone = own_trigger(row).tzinfo
-    start = None if since is None else read_moment(since, "since", now, zone, ago=True)
-    end = now + 1 if until is None else read_moment(until, "until", now, zone, ago=True)
-    if start is not None and end <= start:
-        problem = f"until {shown(until)} is not after since {shown(since)}"
-    elif end > now + _FARTHEST:
-        problem = f"until {shown(until)} is more than a year ahead"
-    else:
-        return start, end
-    hint = "give another end, or leave it out: until now"
-    raise InvalidValue(problem, field="until", value=until, hint=hint)
-
-
-def _recorded(ticks: Sequence[Instant], ledger: Sequence[Skipped], given: Instant) -> set[Instant]:
-    """Return the ticks that rows of the ledger cover."""
-    found: set[Instant] = set()
-    for row in ledger:
-        if row.recorded_at >= given:
-            low = bisect_right(ticks, row.first - 1)
-            found.update(ticks[low : bisect_right(ticks, row.last)])
-    return found
+    start, end = read_period(since, until, now, own_trigger(row).tzinfo)
+    if end is None:
+        end = now + 1
+        if start is not None and start >= end:
+            hint = "give an earlier time, or also an end"
+            raise InvalidValue(
+                f"since {shown(since)} is in the future", field="since", value=since, hint=hint
+            )
+    if end > now + _FARTHEST:
+        hint = "give an earlier end, or leave it out: until now"
+        raise InvalidValue(
+            f"until {shown(until)} is more than a year ahead", field="until", value=until, hint=hint
+        )
+    return start, end
 
 
 def _moved(

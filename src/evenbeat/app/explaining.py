@@ -15,9 +15,9 @@ from evenbeat.app.tick_records import TickRecords
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.durations import is_duration
 from evenbeat.core.explanations import Why
-from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
+from evenbeat.core.instants import Instant, Moment, from_ms, read_date, read_instant, read_moment
 from evenbeat.core.records import ACTIVE_STATES, RunRecord, ScheduleRecord, Skipped
-from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.node.presence import live_nodes
 from evenbeat.node.pruner import purged_before
 from evenbeat.node.rollups import read_rollups
@@ -131,10 +131,11 @@ def read_asked(at: Moment, now: Instant, zone: tzinfo) -> Asked:
         is_ahead = isinstance(at, str) and at.strip().startswith("+")
         instant = read_moment(at, "at", now, ago=not is_ahead) // MINUTE * MINUTE
     else:
+        written = read_date(at) if isinstance(at, str) else None
+        if isinstance(at, str) and written is None:
+            raise _not_a_time(at)
         instant = read_instant(at, "at", zone)
-        if isinstance(at, str):
-            written = datetime.fromisoformat(at.strip())
-            label = written if written.tzinfo is None else None
+        label = written if written is not None and written.tzinfo is None else None
     precision = MINUTE if instant % MINUTE == 0 else 1_000 if instant % 1_000 == 0 else 1
     if label is not None and label.second == label.microsecond == 0:
         precision = MINUTE
@@ -148,10 +149,17 @@ def _latest(time: str, now: Instant, zone: tzinfo) -> datetime:
     try:
         found = datetime.fromisoformat(f"{today}T{hour:0>2}:{rest}")
     except ValueError:
-        raise InvalidValue(
-            f"at {time} is not a time of day", field="at", value=time, hint="write it like 09:00"
-        ) from None
+        raise _not_a_time(time) from None
     return found if read_instant(found.isoformat(), "at", zone) <= now else found - _DAY
+
+
+def _not_a_time(text: str) -> InvalidValue:
+    return InvalidValue(
+        f"at {shown(text)} is neither a time nor a duration",
+        field="at",
+        value=text,
+        hint='write it like "09:00", "2026-03-01T09:00", or "2h" for two hours ago',
+    )
 
 
 def _with_damage(row: ScheduleRecord) -> ScheduleRecord:

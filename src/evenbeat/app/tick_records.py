@@ -18,13 +18,13 @@ from evenbeat.triggers import Trigger
 _PAGE = 500
 # A row of the ledger covers at least one tick, and an account has at most 100,000.
 _MOST_ROWS = 200_000
-# More generations than this are not searched for one tick: a user would have moved it as often.
+# The most generations that are searched for one tick: each is one move by a user.
 _MOST_GENERATIONS = 100
-# So many ticks in a row may have been moved to earlier times.
+# The most ticks in a row that may have been moved to earlier times.
 _MOST_MOVED = 100
 # A user whose clock is behind may have moved a tick to a time before the last one that fired.
 _CLOCKS_APART = 600_000
-# More runs than this are not read to find a moved tick.
+# The most runs that are read to find a moved tick.
 _MOST_RUNS = 10_000
 
 
@@ -104,7 +104,7 @@ class TickRecords:
         start = earlier[0] if len(earlier) == _MOST_MOVED else edge
         ledger = self.ledger(start - _CLOCKS_APART, tick)
         rows = [row for row in ledger if row.recorded_at >= edge]
-        passed = _covered(earlier, (row for row in rows if row.reason == "rescheduled"))
+        passed = covered(earlier, (row for row in rows if row.reason == "rescheduled"))
         generations = self._generations(earlier, [row for row in rows if row.reason != "rescheduled"])
         generation, place = 0, 1
         for before in reversed(earlier):
@@ -146,7 +146,7 @@ class TickRecords:
 
     def _generations(self, ticks: Sequence[Instant], rows: Sequence[Skipped]) -> dict[Instant, int]:
         """Return the newest generation of the records that these ticks have."""
-        found = _covered(ticks, rows)
+        found = covered(ticks, rows)
         for tick, runs in self.runs_of(ticks, found).items():
             found[tick] = max(found.get(tick, 0), *(run.generation or 0 for run in runs))
         return found
@@ -160,7 +160,7 @@ def _is_moved_on(trigger: Trigger, at: Instant, generation: int, rows: Iterable[
     )
 
 
-def _covered(ticks: Sequence[Instant], rows: Iterable[Skipped]) -> dict[Instant, int]:
+def covered(ticks: Sequence[Instant], rows: Iterable[Skipped]) -> dict[Instant, int]:
     """Return the ticks that rows cover, each with the newest generation of these."""
     found: dict[Instant, int] = {}
     for row in rows:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from evenbeat.cli.phrases import printable
-from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue
+from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, shown
 
 # The characters that are shown of a long expression around its error.
 _WINDOW = 70
@@ -176,7 +176,27 @@ def _as_text(words: str) -> str:
 
 def _as_flags(words: str) -> str:
     """Return a message of the library with its options as flags: catch_up="skip" as --catch-up skip."""
-    return re.sub(r'\b(catch_up|overlap)="(\w+)"', lambda m: f"--{m[1].replace('_', '-')} {m[2]}", words)
+    return re.sub(r'\b(catch_up|overlap|by)="(\w+)"', lambda m: f"--{m[1].replace('_', '-')} {m[2]}", words)
+
+
+def naming_flag(error: InvalidValue) -> InvalidValue:
+    """Return the refusal of an option with the name of its flag, and the value as it was given.
+
+    For a refusal that does not begin with the name of an option of the present command, returns ``error``.
+    """
+    context = click.get_current_context(silent=True)
+    options = [] if context is None else [each for each in context.command.params if each.name == error.field]
+    if context is None or not options or not isinstance(options[0], click.Option):
+        return error
+    words = error.problem.removeprefix(f"{error.field} ")
+    if words == error.problem:
+        return error
+    given = context.params.get(error.field)
+    if isinstance(given, str):
+        # The command may have converted it.
+        words = words.replace(shown(str(error.value)), shown(given), 1)
+    problem = f"{options[0].opts[0]} {words}"
+    return InvalidValue(problem, field=error.field, value=error.value, hint=error.hint)
 
 
 def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from evenbeat.cli.failures import ExpressionRefused
+from evenbeat.cli.failures import ExpressionRefused, naming_flag
 from evenbeat.cli.local import now
 from evenbeat.core.forecasts import TriggerExplanation
 from evenbeat.errors import InvalidTrigger, InvalidValue
@@ -27,10 +27,6 @@ EXPR is the text of a trigger:
 Options may follow in the text: tz= gap= repeat= start= until=
 Quote it, so that the shell leaves the * alone.
 """
-
-
-# The flags of arguments that have another name in Python.
-_FLAGS = {"since": "--from", "tz": "--tz"}
 
 
 def trigger_arguments(function: _Function) -> _Function:
@@ -81,11 +77,7 @@ def _refusals(expr: tuple[str, ...]) -> Iterator[str]:
     except InvalidTrigger as problem:
         raise ExpressionRefused(text, problem, _hint(expr)) from problem
     except InvalidValue as error:
-        flag = _FLAGS.get(error.field)
-        if flag is None or not error.problem.startswith(f"{error.field} "):
-            raise
-        words = flag + error.problem.removeprefix(error.field)
-        raise InvalidValue(words, field=error.field, value=error.value, hint=error.hint) from error
+        raise naming_flag(error) from error
 
 
 def _hint(expr: tuple[str, ...]) -> str | None:

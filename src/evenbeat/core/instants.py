@@ -62,16 +62,15 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
     the instant right after the gap; of a time that the clock repeats, the first is meant.
     """
     if isinstance(value, str):
-        try:
-            # No date is longer, and a slice would hide the rest of the text.
-            moment = datetime.fromisoformat(value.strip() if len(value) <= _LONGEST_TEXT else "")
-        except ValueError:
+        written = read_date(value)
+        if written is None:
             raise InvalidValue(
                 f"{field} {shown(value)} is not a date and time",
                 field=field,
                 value=value,
                 hint='write it as "2026-03-01T09:00:00Z" or "2026-03-01T09:00:00+01:00"',
-            ) from None
+            )
+        moment = written
         if moment.tzinfo is None:
             if tz is None:
                 raise InvalidValue(
@@ -96,6 +95,15 @@ def read_instant(value: datetime | str, field: str, tz: tzinfo | None = None) ->
             f"{field} {shown(str(value))} is outside the years 1 to 9999", field=field, value=value
         )
     return instant
+
+
+def read_date(text: str) -> datetime | None:
+    """Return the date and time that a text names, with its offset if it has one; None for any other text."""
+    try:
+        # No date is longer, and a slice would hide the rest of the text.
+        return datetime.fromisoformat(text.strip() if len(text) <= _LONGEST_TEXT else "")
+    except ValueError:
+        return None
 
 
 def _in_utc(text: str) -> str:
@@ -148,18 +156,29 @@ def read_moment(
             )
         if text != moment.strip() or is_duration(text):
             return now + sign * read_duration(text, field)
+        if read_date(moment) is None:
+            when = "ago" if ago else "from now"
+            raise InvalidValue(
+                f"{field} {shown(moment)} is neither a date and time nor a duration",
+                field=field,
+                value=moment,
+                hint=f'write it like "2026-03-01T09:00:00Z", or "2h" for two hours {when}',
+            )
     return read_instant(moment, field, tz)
 
 
 def read_period(
-    since: Moment | None, until: Moment | None, now: Instant
+    since: Moment | None, until: Moment | None, now: Instant, tz: tzinfo | None = None
 ) -> tuple[Instant | None, Instant | None]:
-    """Return the instants of a period in the past, where they are given. A duration counts back from now."""
-    start = None if since is None else read_moment(since, "since", now, ago=True)
-    end = None if until is None else read_moment(until, "until", now, ago=True)
+    """Return the instants of a period, where they are given. A duration counts back from now.
+
+    With ``tz``, a text without an offset is a wall-clock time in that zone.
+    """
+    start = None if since is None else read_moment(since, "since", now, tz, ago=True)
+    end = None if until is None else read_moment(until, "until", now, tz, ago=True)
     if start is not None and end is not None and end <= start:
         raise InvalidValue(
-            f"until {shown(until)} is not after since {shown(since)}",
+            f"until {shown(until)} is not after the start {shown(since)}",
             field="until",
             value=until,
             hint="give a later end, or leave it out: until now",

@@ -69,6 +69,9 @@ _ELSEWHERE = {
     "enabled": "paused=True",
     "disabled": "paused=True",
     "labels": "tags",
+    "trigger": "@app.task(schedule=…)",
+    "cron": '@app.task(schedule=cron("…"))',
+    "every": '@app.task(schedule=every("…"))',
     "timezone": 'cron("…", tz="Europe/Berlin")',
     "tz": 'cron("…", tz="Europe/Berlin")',
 }
