@@ -454,8 +454,8 @@ def test_a_single_instant_in_the_past_is_due_at_once() -> None:
         (("a b", "@daily", "t"), 'error: name "a b" is not 1 to 128 letters, digits, _, -, . or : (not'),
         (("a", "@daily", "t", "--payload", "{"), "error: invalid value for '--payload': '{' is not JSON"),
         (("a", "@daily", "t", "--payload", "[1]"), "is not an object of named arguments"),
-        (("a", "@daily", "t", "--timeout", "soon"), 'error: timeout "soon" is not a duration'),
-        (("a", "@daily", "t", "--priority", "99"), "error: priority 99 is not one of 0-9"),
+        (("a", "@daily", "t", "--timeout", "soon"), 'error: --timeout "soon" is not a duration'),
+        (("a", "@daily", "t", "--priority", "99"), "error: --priority 99 is not one of 0-9"),
         (("a", "@daily", "t", "--overlap", "no"), "error: invalid value for '--overlap'"),
         (("a", "@daily"), "error: missing argument 'TASK'"),
         (("a", "@daily", "t", "--tenant", "x y"), 'error: tenant "x y" is not 1 to 128 letters'),
@@ -1759,10 +1759,10 @@ def test_an_update_mentions_the_code_and_a_pause(app: Scheduler) -> None:
         (("--tz", "UTC"), "--tz goes with --trigger"),
         (("--timeout", "5s", "--no-timeout"), "--timeout and --no-timeout exclude each other"),
         (("--trigger", "every 0s"), "every"),
-        (("--grace", "5m"), 'grace "5m" has no effect with --catch-up latest; add --catch-up skip, or'),
+        (("--grace", "5m"), '--grace "5m" has no effect with --catch-up latest; add --catch-up skip, or'),
         (
             ("--catch-up-limit", "5"),
-            "catch_up_limit 5 has no effect with --catch-up latest; add --catch-up all",
+            "--catch-up-limit 5 has no effect with --catch-up latest; add --catch-up all",
         ),
     ],
 )

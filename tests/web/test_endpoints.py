@@ -423,13 +423,13 @@ def test_the_list_of_tenants_has_a_limit(site: Site) -> None:
     assert [each["name"] for each in site.get("tenants?limit=2", tenant="corp")["items"]] == ["corp"]
 
 
-def test_a_store_that_is_away_is_a_503_and_the_probe_says_so() -> None:
+def test_a_store_that_is_away_is_a_503_and_the_probe_says_so(caplog: pytest.LogCaptureFixture) -> None:
     from evenbeat.errors import StoreUnavailable
 
     store = MemoryStore(VirtualClock())
     app = Scheduler(store)
     site = Site(app, needs_token=False)
-    assert site.request("GET", "/readyz", role=None).json() == {"ok": True}
+    assert site.request("GET", "/readyz", role=None).json() == {"ok": True, "problems": []}
 
     def fail(*_: object, **__: object) -> Any:
         raise StoreUnavailable("db.internal did not answer")
@@ -440,6 +440,11 @@ def test_a_store_that_is_away_is_a_503_and_the_probe_says_so() -> None:
     assert response.headers["retry-after"] == "1"
     probe = site.request("GET", "/readyz", role=None)
     assert (probe.status_code, probe.json()) == (503, {"ok": False, "problems": ["the store is unavailable"]})
+    assert site.request("GET", "/readyz", role=None).status_code == 503
+    logged = [record for record in caplog.records if record.name == "evenbeat.web.health"]
+    assert [record.getMessage() for record in logged] == [
+        "the store does not answer probes: db.internal did not answer"
+    ]
     assert site.request("GET", "/healthz", role=None).status_code == 200
     site.close()
 

@@ -155,7 +155,7 @@ class Scheduler:
                     f"task {shown(function)} is not a function",
                     field="function",
                     value=function,
-                    hint='write @app.task above one; options have names: @app.task(name=…, schedule="every 10m")',
+                    hint="write @app.task above one; options have names: @app.task(name=…, schedule=…)",
                 )
             task: Task[..., Any] = Task(
                 function,

@@ -450,7 +450,7 @@ class Schedules:
     ) -> Account:
         """Return what became of each tick of the schedule from ``since`` to before ``until``.
 
-        By default from when its trigger began to count, until now. A duration counts back from now; a text
+        By default from when it got its present trigger, until now. A duration counts back from now; a text
         without an offset is a time in the trigger's zone. ``InvalidValue`` for more than 100,000 ticks,
         and for an end that is more than a year ahead.
         """

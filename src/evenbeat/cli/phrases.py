@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from evenbeat.observe.phrases import error_line
+from evenbeat.rules.error_groups import error_line
 
 
 def rfc3339(moment: datetime) -> str:
@@ -25,5 +25,5 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the most telling line of a text: the first, or the last one of a Python traceback."""
+    """Return the line of a text that names the error: its first one, or one of a Python traceback."""
     return printable(error_line(text), keep="")

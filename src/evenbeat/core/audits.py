@@ -30,7 +30,7 @@ ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change by hand of a schedule or a run: who made it, when, and what it changed."""
+    """A change by hand of a schedule, a run or a token: who made it, when, and what it changed."""
 
     id: str
     """Unique; the ids of later entries sort before those of earlier ones."""

@@ -60,8 +60,8 @@ node fires the tick any moment. ``no_ticker``: no live node fires schedules. ``q
 ``unreadable``, ``too_new``: nodes cannot plan the schedule. ``missing``: the tick left no record."""
 
 CountedFrom: TypeAlias = Literal["asked", "created", "trigger", "purged"]
-"""Why an account begins where it does: there was the beginning that was asked for, the schedule was created,
-its present trigger began to count, or older history is deleted."""
+"""Why an account begins where it does. ``asked``: the caller gave the start. ``created``, ``trigger``: the
+schedule was created then, or got its present trigger. ``purged``: older history is deleted."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from evenbeat.core.results import Run
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
-    """How long half, 95 % and 99 % of the measured lengths were at most.
+    """The 50th, 95th and 99th percentile of measured lengths of time.
 
     They come from histograms whose buckets double, so each is at most a factor of two off.
     """
@@ -80,8 +80,8 @@ class FigureSeries(msgspec.Struct, frozen=True, kw_only=True):
     """One for each minute or hour, the oldest first."""
     total: Figures
     is_complete: bool
-    """False if some runs are missing: of the schedule, task or tenant that was asked for, since a node counts
-    only so many names apart."""
+    """False if runs of the schedule, task or tenant that was asked for are missing: a node counts only a
+    bounded number of names separately."""
     schedules: tuple[NamedFigures, ...]
     """With ``top``: the schedules with the most runs, the busiest first."""
     tasks: tuple[NamedFigures, ...]

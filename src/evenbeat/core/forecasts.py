@@ -80,8 +80,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     peaks: tuple[ForecastPeak, ...]
     """The busiest minutes, the fullest first."""
     quiet: tuple[QuietWindow, ...]
-    """At most 5 ranges of at least 15 minutes, the longest first. In none of their minutes start more runs
-    than ``most``, which is the smallest number for which there is such a range."""
+    """At most 5 ranges of at least 15 minutes, the longest first. Each of their minutes has at most ``most``
+    runs, and no smaller number has such a range."""
     proposals: tuple[SpreadProposal, ...]
     """At most 20 spreads that would lower a peak, the highest peak first."""
     notes: tuple[str, ...]

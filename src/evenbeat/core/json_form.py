@@ -1,4 +1,4 @@
-"""Schedules and runs as JSON documents: RFC 3339 in UTC, durations in seconds."""
+"""Results as JSON documents: times as RFC 3339 in UTC, durations in seconds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PLAIN = frozenset((str, int, float, bool, type(None), msgspec.Raw))
 
 
 def json_form(record: object) -> Any:
-    """Return a record of ``evenbeat.core.results`` as dicts, lists, texts and numbers."""
-    # Most values are plain: without these two tests, a schedule takes three times as long.
+    """Return a result as dicts, lists, texts and numbers."""
+    # Most values are plain: without these two tests, converting a schedule takes three times as long.
     kind = type(record)
     if kind in _PLAIN:
         return record

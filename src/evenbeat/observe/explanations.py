@@ -103,14 +103,12 @@ def _unreadable(case: Case) -> Words:
 
 def _not_yet_created(case: Case) -> Words:
     schedule = case.facts.schedule
-    facts_known = [case.speaker.fact("created", schedule.created_at)]
+    evidence = [case.speaker.fact("created", schedule.created_at)]
     if schedule.generation > 1:
-        facts_known.append(
+        evidence.append(
             case.speaker.fact("an earlier schedule of this name was deleted, or its ticks were moved")
         )
-    return Words(
-        f"{schedule.name} was created later, on {case.speaker.time(schedule.created_at)}", facts_known
-    )
+    return Words(f"{schedule.name} was created later, on {case.speaker.time(schedule.created_at)}", evidence)
 
 
 def _deleted(case: Case) -> Words:
@@ -225,8 +223,8 @@ def _clock_facts(case: Case) -> Iterator[Fact]:
 def _trigger_unknown(case: Case) -> Words:
     since = trigger_since(case.facts.schedule)
     return Words(
-        f"the trigger of {case.facts.schedule.name} counts since {case.speaker.time(since)}; "
-        f"no record says what was to happen at {_asked(case)}",
+        f"{case.facts.schedule.name} got its present trigger on {case.speaker.time(since)}; "
+        f"no record says what an earlier one planned for {_asked(case)}",
         [
             case.speaker.fact("created", case.facts.schedule.created_at),
             case.speaker.fact(f"present trigger: {case.facts.schedule.trigger}", since),

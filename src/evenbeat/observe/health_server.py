@@ -52,7 +52,7 @@ def answer(path: str, status: ProcessStatus) -> Answer:
         ready = readiness(status, time.monotonic())
         code = HTTPStatus.OK if ready.ok else HTTPStatus.SERVICE_UNAVAILABLE
         return Answer(code, {"ok": ready.ok, "problems": list(ready.problems)})
-    return Answer(HTTPStatus.NOT_FOUND, {"ok": False, "problems": ["there are /healthz and /readyz"]})
+    return Answer(HTTPStatus.NOT_FOUND, {"ok": False, "problems": ["only /healthz and /readyz exist"]})
 
 
 class HealthServer:

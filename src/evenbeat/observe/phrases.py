@@ -42,12 +42,6 @@ def count(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
-def error_line(text: str) -> str:
-    """Return the most telling line of an error: the first, or the last one of a Python traceback."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "" if not lines else lines[-1 if lines[0].startswith("Traceback (") else 0]
-
-
 def timespec(instants: list[int]) -> str:
     """Return the coarsest precision that shows all of them in full, as a ``timespec`` of ``isoformat``."""
     if any(instant % 1000 for instant in instants):

@@ -10,9 +10,10 @@ from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.records import RunRecord
-from evenbeat.observe.phrases import count, error_line, measured
+from evenbeat.observe.phrases import count, date_time, measured, timespec
 from evenbeat.observe.reasons import wait_reason
 from evenbeat.rules.attempts import ended_attempts
+from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.waiting import Waiting
 from evenbeat.rules.why import Finding
 
@@ -45,11 +46,8 @@ class Speaker(NamedTuple):
 
     def time(self, instant: Instant) -> str:
         """Return ``Mon 2026-03-02 09:00 +01:00``, with seconds and milliseconds only if there are any."""
-        moment = self.moment(instant)
-        precision = "milliseconds" if instant % 1000 else "seconds" if instant % 60_000 else "minutes"
-        bare = moment.replace(tzinfo=None)
-        offset = "UTC" if self.zone is UTC else moment.isoformat().removeprefix(bare.isoformat())
-        return f"{moment:%a} {bare.isoformat(' ', precision)} {offset}"
+        text = date_time(self.moment(instant), timespec([instant]))
+        return f"{text.removesuffix('+00:00')}UTC" if self.zone is UTC else text
 
     def moment(self, instant: Instant) -> datetime:
         # An instant that was edited by hand may lie outside the calendar.
@@ -122,9 +120,7 @@ def run_words(
     # A retry by hand starts the counts again, and a run keeps only its latest attempts.
     known = sum(attempt.outcome in ("failed", "lost") for attempt in ended_attempts(run))
     attempts = count(max(1, run.failures + run.crashes, known), "attempt")
-    return Words(
-        f"{subject} failed after {attempts}: {error_line(run.error or 'no error text')}", evidence, retry
-    )
+    return Words(f"{subject} failed after {attempts}: {error_line(run.error)}", evidence, retry)
 
 
 def _queued_words(

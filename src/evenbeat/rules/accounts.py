@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from evenbeat.core.explanations import CountedFrom
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import Reason, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidValue
 from evenbeat.rules.ticks import own_trigger
@@ -39,7 +39,7 @@ class Tally(NamedTuple):
 
 
 def trigger_since(schedule: ScheduleRecord) -> Instant:
-    """Return since when the present trigger counts: its ticks are later."""
+    """Return the instant from which the present trigger applies: its ticks are later."""
     return max(schedule.created_at, schedule.anchor)
 
 
@@ -71,7 +71,7 @@ def expected_ticks(schedule: ScheduleRecord, period: Period) -> list[Instant]:
         raise InvalidValue(
             f"schedule {schedule.name} has {number:,} ticks in this period, more than {MOST_TICKS:,}",
             field="since",
-            value=period.start,
+            value=write_instant(period.start),
             hint="shorten the period: give a later since, or an earlier until",
         )
     return list(trigger.between_ms(period.start, period.end))

@@ -59,7 +59,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: dict[str, Any] = {}
 
 
-# Read here and not when the first entry is read: see the end of core/records.py.
+# Made at import, not when the first entry is read: see the end of core/records.py.
 _bodies = msgspec.json.Decoder(_Body)
 
 

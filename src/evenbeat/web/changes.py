@@ -1,7 +1,7 @@
-"""``ChangeWatch`` asks the store what changed, once a second, for everybody who follows the changes.
+"""``ChangeWatch`` asks the store what changed, once a second, for all clients that follow the changes.
 
-It finds changes that any process made, since it reads the store and does not rely on messages. While nobody
-follows them, it only refreshes the catalogue.
+It finds changes that any process made, since it reads the store and does not rely on messages. Without
+clients, it only refreshes the catalogue.
 """
 
 from __future__ import annotations
@@ -107,19 +107,19 @@ class ChangeWatch:
             now = self._store.now()
             if is_refresh_due:
                 self._refresh()
-            # Also those that a refresh for a request has found.
+            # These include changes that a refresh for a request found.
             schedules = [Change("schedule", *change) for change in self._catalogue.take_changes()]
             found += _named("schedule", schedules)
             if is_watched:
                 self._look(found, now)
             self._instant = now
         except StoreUnavailable as error:
-            # Found before the store failed, and not found again.
+            # Publishes also the changes that were found before the store failed: no later look finds them.
             found += self._lost(error)
         else:
             found += self._reached()
         finally:
-            # Also without changes: the clients' position moves on.
+            # Without changes, too: the position of the clients moves on.
             self._audience.publish(self._instant, found)
         return found
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evenbeat.app.scheduler import Scheduler
-from evenbeat.errors import StoreUnavailable
+from evenbeat.errors import EvenbeatError
 from evenbeat.observe.health import readiness
 from evenbeat.web.state import WebState
 
@@ -29,24 +29,26 @@ def health_routes(state: WebState) -> list[Route]:
     """Return the routes of probes."""
 
     async def healthz(_: Request) -> Response:
-        return _response([])
+        return _response(HTTPStatus.OK, {"ok": True})
 
     probe = _StoreProbe(state.app)
 
     async def readyz(_: Request) -> Response:
-        return _response(_problems_of_node(state.app) + await probe.problems())
+        problems = _problems_of_node(state.app) + await probe.problems()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+        return _response(status, {"ok": not problems, "problems": problems})
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]
 
 
 class _StoreProbe:
-    """Asks the store whether it answers: once at a time, however many probes come, since nobody needs a token
-    to send them."""
+    """Asks the store whether it answers, once at a time: probes need no token, so there may be any number."""
 
     def __init__(self, app: Scheduler) -> None:
         self._app = app
         self._lock = threading.Lock()
         self._asked: Future[list[str]] | None = None
+        self._is_away = False
 
     async def problems(self) -> list[str]:
         with self._lock:
@@ -62,19 +64,19 @@ class _StoreProbe:
 
     def _ask(self, asked: Future[list[str]]) -> None:
         try:
-            asked.set_result(_problems_of_store(self._app))
-        except Exception:
-            _log.exception("a probe of the store failed", extra={"component": "web"})
+            self._app.store.get_record("probe", "default", "probe")
+        except Exception as error:
+            # The reason may name hosts, and a probe needs no token: only the log has it, once per outage.
+            if not self._is_away:
+                defect = None if isinstance(error, EvenbeatError) else error
+                _log.warning(
+                    "the store does not answer probes: %s", error, exc_info=defect, extra={"component": "web"}
+                )
+            self._is_away = True
             asked.set_result(["the store is unavailable"])
-
-
-def _problems_of_store(app: Scheduler) -> list[str]:
-    try:
-        app.store.get_record("probe", "default", "probe")
-    except StoreUnavailable:
-        # The reason may name hosts, and a probe has no password: the log has it.
-        return ["the store is unavailable"]
-    return []
+        else:
+            self._is_away = False
+            asked.set_result([])
 
 
 def _problems_of_node(app: Scheduler) -> list[str]:
@@ -82,7 +84,5 @@ def _problems_of_node(app: Scheduler) -> list[str]:
     return [] if node is None else list(readiness(node.process_status(), time.monotonic()).problems)
 
 
-def _response(problems: list[str]) -> Response:
-    body = msgspec.json.encode({"ok": not problems, "problems": problems} if problems else {"ok": True})
-    status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-    return Response(body, status, {"Cache-Control": "no-store"}, "application/json")
+def _response(status: HTTPStatus, body: dict[str, object]) -> Response:
+    return Response(msgspec.json.encode(body), status, {"Cache-Control": "no-store"}, "application/json")

@@ -69,11 +69,11 @@ class CataloguePage(NamedTuple):
 
 
 def search(snapshot: Snapshot, query: CatalogueQuery, late: frozenset[Key] = frozenset()) -> CataloguePage:
-    """Return the page of a query. Stops to count after 1,000 matches."""
+    """Return the page of a query. Stops counting after 1,000 matches."""
     after = _read_cursor(query)
     order = snapshot.orders[query.order]
     if query.late:
-        # Few, so that there is no need to filter all.
+        # There are few late ones: filtering all entries would take longer.
         known = (snapshot.entries.get(key) for key in late)
         order = sorted((entry for entry in known if entry is not None), key=POSITIONS[query.order])
     elif query.late is False and late:

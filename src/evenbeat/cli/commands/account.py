@@ -25,7 +25,7 @@ _LISTED = 10
 _FROM: dict[CountedFrom, str] = {
     "asked": "",
     "created": ", when the schedule was created",
-    "trigger": ", when its present trigger began to count",
+    "trigger": ", when it got its present trigger",
     "purged": ": older history is deleted",
 }
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MOST_BARS = 72
-_INCOMPLETE = "some runs are missing: a node counts only so many schedules and tasks of a tenant apart"
-# Minutes of a bar of hours.
+_INCOMPLETE = "some runs are missing: a node counts only 200 schedules and 200 tasks of a tenant separately"
+# The lengths of a bar of hours, in minutes.
 _HOURS = (60, 120, 180, 240, 360, 720, 1440)
 
 

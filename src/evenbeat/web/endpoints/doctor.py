@@ -16,8 +16,8 @@ FINDINGS = list_of("Findings", body_of(Finding), ok=bool)
 def doctor(call: Call[Any, Any]) -> object:
     """Check the store, and whether nodes work on it; each finding says what to do.
 
-    `ok` is false if a check failed; warnings alone are fine. Reads up to 100,000 runs: for people, not for
-    probes, which ask `/readyz`.
+    `ok` is false if a check failed; warnings alone leave it true. Reads up to 100,000 runs, so it is not for
+    probes: these should use `/readyz`.
     """
     store = call.app.store
     findings = [*safety_findings(store.server()), *diagnose(store, wall_clock())]

@@ -134,9 +134,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     trigger: shapes.TriggerText
     count: Annotated[int, Meta(ge=1, le=1000)] = 10
-    tz: (
-        Annotated[str, Meta(max_length=100, description="The zone of a cron that names none.")] | UnsetType
-    ) = UNSET
+    tz: Zone | UnsetType = UNSET
     since: shapes.When | UnsetType = UNSET
     name: Name | UnsetType = UNSET
 

@@ -39,7 +39,7 @@ class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fie
     queue: Label | UnsetType = UNSET
     managed_by: ManagedBy | UnsetType = UNSET
     failing: Annotated[bool, Meta(description="Whether its last run failed.")] | UnsetType = UNSET
-    late: Annotated[bool, Meta(description="Whether a tick is due for 30 s or longer.")] | UnsetType = UNSET
+    late: Annotated[bool, Meta(description="Whether a tick is 30 s late or more.")] | UnsetType = UNSET
 
 
 class ScheduleSearch(ScheduleFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Tokens: list, create and revoke; and who the sender of a request is."""
+"""Tokens: list, create and revoke them; and the sender of a request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def who_am_i(call: Call[Any, Any]) -> object:
 
 @endpoint("GET", "/tokens", role="admin", scope="store", answer=list_of("Tokens", body_of(Token)))
 def list_tokens(call: Call[Any, Any]) -> object:
-    """List the tokens that work, those used last first. Their secrets are not known."""
+    """List the tokens that work, those used last first, without their secrets."""
     return {"items": call.app.tokens.list()}
 
 

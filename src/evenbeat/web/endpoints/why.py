@@ -38,7 +38,7 @@ def why_schedule(call: Call[WhyQuery, Any]) -> object:
 
 @endpoint("GET", "/runs/{id}/why", role="viewer", scope="tenant", query=TenantQuery, answer=WHY)
 def why_run(call: Call[TenantQuery, Any]) -> object:
-    """Explain why a run waits, failed, or was not started."""
+    """Explain why a run waits, failed, or has not started."""
     return call.app.runs.why(call.path["id"], tenant=call.owner)
 
 
