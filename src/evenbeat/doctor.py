@@ -24,7 +24,7 @@ from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.rules.waiting import why_no_taker
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Setting, Store, Write
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store, Write
 
 LATE = 60_000
 """Milliseconds. A schedule or run that is due for longer waits for a node that is not there."""
@@ -129,7 +129,7 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
     """Return ticks with two runs, or with a run and a row of the ledger; and how many runs were examined."""
     by_tick: dict[tuple[str, str, int, Instant], list[RunRecord]] = defaultdict(list)
     looked_at = 0
-    for run in _runs(store, RunQuery(limit=_PAGE)):
+    for run in _runs(store, RunQuery(without=LARGE_FIELDS, limit=_PAGE)):
         looked_at += 1
         if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
             by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
@@ -218,7 +218,9 @@ def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
 def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
     counts: Counter[tuple[str, str]] = Counter()
     oldest: dict[tuple[str, str], Instant] = {}
-    for number, run in enumerate(_runs(store, RunQuery(states=("queued",), limit=_PAGE))):
+    for number, run in enumerate(
+        _runs(store, RunQuery(states=("queued",), without=LARGE_FIELDS, limit=_PAGE))
+    ):
         if number >= _RUNS:
             break
         if run.run_at < now - LATE:

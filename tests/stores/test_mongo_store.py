@@ -23,7 +23,7 @@ from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLar
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import batching
-from evenbeat.stores.base import Claim, Fired, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import LARGE_FIELDS, Claim, Fired, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.mongo import MongoStore, abandoned, claims, firing, history, location, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
 from evenbeat.stores.mongo.location import Document
@@ -1198,3 +1198,20 @@ def test_no_error_of_the_driver_reaches_the_caller() -> None:
             call()
         assert isinstance(caught.value.__cause__, PyMongoError)
     store.close()
+
+
+def test_fields_that_a_search_leaves_out_are_not_sent(store: MongoStore) -> None:
+    """The server counts the bytes that it sends, for all of its clients."""
+    payload = '"' + "x" * 100_000 + '"'
+    store.add_runs([RunRecord(id=f"r{at}", task="work", payload=payload) for at in range(20)])
+
+    def total() -> int:
+        return int(plain(store).client.admin.command("serverStatus")["network"]["bytesOut"])
+
+    def sent(query: RunQuery) -> int:
+        before = total()
+        assert len(store.find_runs(query).items) == 20
+        return total() - before
+
+    assert sent(RunQuery()) > 2_000_000
+    assert sent(RunQuery(without=LARGE_FIELDS)) < 500_000

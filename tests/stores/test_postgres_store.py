@@ -26,7 +26,7 @@ from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnav
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores import waking
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Setting, Write
+from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, ScheduleQuery, Setting, Write
 from evenbeat.stores.postgres import (
     PostgresStore,
     connections,
@@ -1439,3 +1439,14 @@ def test_no_error_of_the_driver_reaches_the_caller(alone: PostgresStore) -> None
     for call in every_call(alone).values():
         with pytest.raises(EvenbeatError, match="does not exist"):
             call()
+
+
+@pytest.mark.parametrize("query", [RunQuery(), RunQuery(ids=("a",)), RunQuery(since=1)], ids=str)
+def test_fields_that_a_search_leaves_out_are_not_sent(query: RunQuery) -> None:
+    whole, _ = history.search_statement(query)
+    brief, _ = history.search_statement(replace(query, without=LARGE_FIELDS))
+    table = "FROM evenbeat.runs"
+    for name in LARGE_FIELDS:
+        # A subquery around the table has a column of that name, too.
+        assert any(f"run.{name}" in part for part in whole.split(table)[:-1])
+        assert all(f"run.{name}" not in part.rpartition("SELECT")[2] for part in brief.split(table)[:-1])

@@ -28,7 +28,7 @@ from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnav
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores import batching
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore, runs, schedules
 from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.scripts import script
@@ -1093,3 +1093,18 @@ def test_large_payloads_go_in_parts_that_the_server_takes(
     ends = [attempts.succeeded(run, large, clock.now, run.id) for run in held]
     assert store.settle_runs(ends) == [True] * 10
     assert store.count_runs() == {"succeeded": 10}
+
+
+def test_fields_that_a_search_leaves_out_are_not_sent(store: RedisStore, client: Any) -> None:
+    """The server counts the bytes that it sends, for all of its clients."""
+    payload = '"' + "x" * 100_000 + '"'
+    store.add_runs([RunRecord(id=f"r{at}", task="work", payload=payload) for at in range(20)])
+
+    def sent(query: RunQuery) -> int:
+        before = client.info("stats")["total_net_output_bytes"]
+        assert len(store.find_runs(query).items) == 20
+        return int(client.info("stats")["total_net_output_bytes"] - before)
+
+    for query in (RunQuery(), RunQuery(ids=tuple(f"r{at}" for at in range(20)))):
+        assert sent(query) > 2_000_000
+        assert sent(replace(query, without=LARGE_FIELDS)) < 500_000

@@ -21,7 +21,7 @@ from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnav
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import rows
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.sqlite import SqliteStore, history, schedules, schema, schema_sql, statements
 from evenbeat.stores.sqlite.session import Session
 from evenbeat.testing import VirtualClock
@@ -654,3 +654,12 @@ def test_no_error_of_the_driver_reaches_the_caller(store: SqliteStore, path: Pat
     for call in every_call(store).values():
         with pytest.raises(EvenbeatError, match="no such table"):
             call()
+
+
+@pytest.mark.parametrize("query", [RunQuery(), RunQuery(ids=("a",)), RunQuery(since=1)], ids=str)
+def test_fields_that_a_search_leaves_out_are_not_read(query: RunQuery) -> None:
+    whole, _ = history.search_statement(query)
+    brief, _ = history.search_statement(replace(query, without=LARGE_FIELDS))
+    for name in LARGE_FIELDS:
+        assert f"run.{name}" in whole
+        assert f"run.{name}" not in brief

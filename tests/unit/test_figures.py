@@ -305,8 +305,8 @@ def test_failed_runs_are_grouped_by_their_error(app: Scheduler, clock: VirtualCl
     assert (missing.oldest, missing.newest) == (from_ms(begin), from_ms(clock.now))
     assert (missing.tasks, missing.schedules, missing.tenants) == (("other", "works"), (), ("default",))
     assert missing.runs == (last, first)
-    assert missing.sample.id == last
-    assert missing.sample.error == "KeyError: 'DE'\n\nsomewhere else"
+    assert missing.runs[0] == last
+    assert missing.whole_error == "KeyError: 'DE'\n\nsomewhere else"
     assert (refused.error, refused.runs) == ("ConnectionError: refused", (other,))
     assert [group.id for group in app.failures(task="fetch").groups] == [refused.id]
     assert app.failures("30s").groups[0].runs == (last,)

@@ -151,6 +151,7 @@ NOT_IN_CLI = {
     "* if_revision": _REVISION,
     "* cursor": _CURSOR,
     "* dry_run": "without --yes, the command counts, shows a sample and asks",
+    "* brief": "the table is brief, and --json has whole runs",
     "* ids": "a shell names one run, or chooses by filters and --error-group",
     "schedules.run_now id": "makes a repeated call add nothing; a person sees whether it worked",
     "schedules.preview schedule": "the argument NAME",

@@ -17,7 +17,7 @@ from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import auditing
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.tasks.options import RunOptions, read_run_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 
@@ -124,7 +124,8 @@ class Enqueuer:
         store = self._session.store()
         ids = tuple(run.id for run in wanted)
         # Enqueueing a run again changes nothing.
-        present = {run.id for run in store.find_runs(RunQuery(ids=ids, limit=len(ids))).items}
+        query = RunQuery(ids=ids, without=LARGE_FIELDS, limit=len(ids))
+        present = {run.id for run in store.find_runs(query).items}
         for run in wanted:
             if run.id not in present:
                 write_entry(store, auditing.enqueued(run), run.created_at)

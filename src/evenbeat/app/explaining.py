@@ -38,7 +38,7 @@ from evenbeat.rules.why import (
     why_run,
     why_tick,
 )
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.triggers import parse_trigger
 
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
@@ -195,7 +195,11 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
         facts = facts._replace(moved=records.moved_from(tick, now))
     if needs_active(row):
         query = RunQuery(
-            tenant=row.tenant, schedule=row.name, states=tuple(sorted(ACTIVE_STATES)), limit=_ACTIVE
+            tenant=row.tenant,
+            schedule=row.name,
+            states=tuple(sorted(ACTIVE_STATES)),
+            without=LARGE_FIELDS,
+            limit=_ACTIVE,
         )
         facts = facts._replace(active=store.find_runs(query).items)
     if may_be_stuck(row):

@@ -44,7 +44,7 @@ from evenbeat.rules.rollups import (
     new_tally,
     start_of,
 )
-from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
+from evenbeat.stores.base import VALUES, RunQuery, ScheduleQuery, check_limit
 from evenbeat.stores.pages import cursor_after_tenant
 from evenbeat.tasks.task import Task
 
@@ -122,7 +122,7 @@ class FigureReader:
         for run in runs:
             line = error_groups.normalised(error_groups.error_line(run.error))
             grouped.setdefault(line, []).append(run)
-        groups = [self._group(line, members) for line, members in grouped.items()]
+        groups = [_group(line, members) for line, members in grouped.items()]
         if more:
             start = min(run.created_at for run in runs)
         return FailureReport(
@@ -141,6 +141,7 @@ class FigureReader:
             task=scope.task,
             states=("failed",),
             finished_since=since,
+            without=VALUES,
             limit=min(limit, _PAGE),
         )
         found: list[RunRecord] = []
@@ -150,21 +151,6 @@ class FigureReader:
             if page.cursor is None or len(found) >= limit:
                 return found, page.cursor is not None
             query = replace(query, cursor=page.cursor, limit=min(limit - len(found), _PAGE))
-
-    def _group(self, line: str, runs: list[RunRecord]) -> FailureGroup:
-        by_end = sorted(runs, key=_ended, reverse=True)
-        return FailureGroup(
-            id=error_groups.group_id(line),
-            error=line,
-            count=len(runs),
-            newest=from_ms(_ended(by_end[0])),
-            oldest=from_ms(_ended(by_end[-1])),
-            tasks=_distinct(run.task for run in runs),
-            schedules=_distinct(run.schedule for run in runs),
-            tenants=_distinct(run.tenant for run in runs),
-            sample=self._session.info(by_end[0]),
-            runs=tuple(run.id for run in by_end),
-        )
 
     # -- nodes, tenants, quarantine ------------------------------------------------------------------------
 
@@ -304,6 +290,22 @@ def _range(since: Moment, until: Moment | None, by: By | None, now: Instant) -> 
         # Nodes write a minute when it is over.
         last = start_of(by, end)
     return by, first, max(last, first + length)
+
+
+def _group(line: str, runs: list[RunRecord]) -> FailureGroup:
+    by_end = sorted(runs, key=_ended, reverse=True)
+    return FailureGroup(
+        id=error_groups.group_id(line),
+        error=line,
+        count=len(runs),
+        newest=from_ms(_ended(by_end[0])),
+        oldest=from_ms(_ended(by_end[-1])),
+        tasks=_distinct(run.task for run in runs),
+        schedules=_distinct(run.schedule for run in runs),
+        tenants=_distinct(run.tenant for run in runs),
+        whole_error=by_end[0].error,
+        runs=tuple(run.id for run in by_end),
+    )
 
 
 def _figures(tally: Tally) -> Figures:

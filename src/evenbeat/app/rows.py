@@ -21,7 +21,7 @@ from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, Schedu
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
-from evenbeat.stores.base import RunQuery, Write
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Write
 
 # A write loses only while another one wins: losing so often in a row means a fault.
 _TRIES = 50
@@ -199,7 +199,13 @@ class ScheduleRows:
         """
         if not needs_active(row):
             return ()
-        query = RunQuery(tenant=row.tenant, schedule=row.name, states=("queued", "running"), limit=_PAGE)
+        query = RunQuery(
+            tenant=row.tenant,
+            schedule=row.name,
+            states=("queued", "running"),
+            without=LARGE_FIELDS,
+            limit=_PAGE,
+        )
         found: list[Active] = []
         while True:
             page = self.session.store().find_runs(query)

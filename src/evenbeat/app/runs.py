@@ -24,7 +24,7 @@ from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRec
 from evenbeat.core.results import BulkResult, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.observe import views
-from evenbeat.stores.base import RunQuery, Store, check_limit
+from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store, check_limit
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
 
@@ -79,13 +79,15 @@ class Runs:
         tenant: str | None = None,
         all_tenants: bool = False,
         ids: Sequence[str] | None = None,
+        brief: bool = False,
         limit: int = 100,
     ) -> list[Run]:
         """Return runs, the newest first.
 
         ``since`` and ``until`` select runs that were running at some time in between, or ended there without
         having run; a duration counts back from now. ``state="retrying"`` selects queued runs that have
-        failed before; ``queued`` includes them.
+        failed before; ``queued`` includes them. ``brief`` leaves out payloads, results and errors, which may
+        be large: they are None.
         """
         query = self._query(
             schedule=schedule,
@@ -99,20 +101,21 @@ class Runs:
             all_tenants=all_tenants,
             ids=ids,
         )
-        pages = self._pages(query, limit)
+        pages = self._pages(_brief(query) if brief else query, limit)
         return [self._session.info(run) for page, _ in pages for run in page]
 
     def page(
         self,
         *,
         state: AskedState | None = None,
+        brief: bool = False,
         limit: int = 100,
         cursor: str | None = None,
         **chosen: Unpack[RunFilter],
     ) -> RunPage:
         """Return a page of ``list``: ``cursor`` is that of the page before."""
         query = replace(self._query(state=state, **chosen), limit=check_limit(limit), cursor=cursor)
-        found = self._session.store().find_runs(query)
+        found = self._session.store().find_runs(_brief(query) if brief else query)
         return RunPage(items=tuple(map(self._session.info, found.items)), cursor=found.cursor)
 
     def get(self, id: str, *, tenant: str | None = None) -> Run:
@@ -311,11 +314,17 @@ class Runs:
         no run comes twice.
         """
         return act_on_all(
-            self._pages(query, limit),
+            self._pages(replace(query, without=VALUES), limit),
             act,
             lambda run: Key(run.tenant, run.id),
-            lambda page: [self._session.info(run) for run in page],
+            self._whole,
         )
+
+    def _whole(self, runs: Sequence[RunRecord]) -> Sequence[Run]:
+        """Return runs with their payloads and results; without those that were purged meanwhile."""
+        ids = tuple(run.id for run in runs)
+        found = self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items
+        return [self._session.info(run) for run in found]
 
     def _retry_page(self, page: Sequence[RunRecord]) -> Answers:
         now = self._session.store().now()
@@ -365,6 +374,10 @@ class Runs:
                     why = str(error)
             answers.append(why)
         return answers
+
+
+def _brief(query: RunQuery) -> RunQuery:
+    return replace(query, without=LARGE_FIELDS)
 
 
 def _pauses(timeout: Duration | None, store: Store) -> Iterator[float]:

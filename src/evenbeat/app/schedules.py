@@ -32,7 +32,7 @@ from evenbeat.observe import views
 from evenbeat.observe.trigger_explanations import check_count, coming_ticks
 from evenbeat.rules import changes
 from evenbeat.rules.ticks import trigger_of, upcoming_tick
-from evenbeat.stores.base import RunQuery, ScheduleQuery, check_limit
+from evenbeat.stores.base import VALUES, RunQuery, ScheduleQuery, check_limit
 from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
@@ -228,7 +228,7 @@ class Schedules:
 
     def _cancel_queued(self, tenant: str, name: str) -> None:
         store = self._session.store()
-        query = RunQuery(tenant=tenant, schedule=name, states=("queued",), limit=_PAGE)
+        query = RunQuery(tenant=tenant, schedule=name, states=("queued",), without=VALUES, limit=_PAGE)
         while True:
             queued = store.find_runs(query).items
             cancels = [cancelled_by_hand(run, store.now()) for run in queued]

@@ -11,7 +11,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules.accounts import is_tick, trigger_since
 from evenbeat.rules.ticks import own_trigger, tick_run_id
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import VALUES, RunQuery, Store
 from evenbeat.stores.pages import cursor_at
 from evenbeat.triggers import Trigger
 
@@ -76,12 +76,16 @@ class TickRecords:
     def _read(self, ticks: Sequence[Instant], generation: int) -> tuple[RunRecord, ...]:
         row = self._row
         ids = tuple(tick_run_id(row, generation, tick) for tick in ticks)
-        return self._store.find_runs(RunQuery(ids=ids, tenant=row.tenant, limit=len(ids))).items
+        return self._store.find_runs(
+            RunQuery(ids=ids, tenant=row.tenant, without=VALUES, limit=len(ids))
+        ).items
 
     def fired_between(self, start: Instant, end: Instant) -> Iterator[RunRecord]:
         """Yield runs of ticks that were fired in [start, end], the latest first."""
         row = self._row
-        query = RunQuery(tenant=row.tenant, schedule=row.name, limit=_PAGE, cursor=cursor_at(end))
+        query = RunQuery(
+            tenant=row.tenant, schedule=row.name, without=VALUES, limit=_PAGE, cursor=cursor_at(end)
+        )
         for _ in range(_MOST_RUNS // _PAGE):
             page = self._store.find_runs(query)
             for run in page.items:

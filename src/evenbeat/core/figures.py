@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from evenbeat.core.records import Reason
-from evenbeat.core.results import Run
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +101,8 @@ class FailureGroup(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...]
     schedules: tuple[str, ...]
     tenants: tuple[str, ...]
-    sample: Run
-    """The newest of these runs, with its whole error."""
+    whole_error: str | None
+    """The error of the newest of these runs, with its traceback."""
     runs: tuple[str, ...]
     """The ids of all of them, the newest first: ``app.runs.retry_all(ids=group.runs)`` retries them."""
 

@@ -21,7 +21,7 @@ from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.worker import Worker
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 
 # Milliseconds between two steps while runs are held: a timeout comes up to this much late. With short leases
 # it is a twelfth of the lease, so that renewals come in time.
@@ -123,7 +123,13 @@ class LeaseRenewer:
 
     def _pass_on_cancels(self, held: list[Attempt]) -> None:
         """Interrupt the functions of runs that a user has asked to cancel."""
-        query = RunQuery(worker=self._worker.name, states=("running",), cancel_requested=True, limit=500)
+        query = RunQuery(
+            worker=self._worker.name,
+            states=("running",),
+            cancel_requested=True,
+            without=LARGE_FIELDS,
+            limit=500,
+        )
         asked = {(run.id, run.attempt) for run in self._store.find_runs(query).items}
         for attempt in held:
             # Not by run.cancel_requested: a run that was handed back may have been claimed with the request.

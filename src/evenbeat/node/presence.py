@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.rules.waiting import Taker
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind
 
 PRESENT_EVERY = 20_000
@@ -108,13 +109,13 @@ class LiveNode(NamedTuple):
         if kind is None or kind not in self.slots:
             return False
         left = self.slots[kind]
-        query = RunQuery(worker=self.key, states=("running",), limit=_PAGE)
+        query = RunQuery(worker=self.key, states=("running",), without=LARGE_FIELDS, limit=_PAGE)
         while left > 0:
             page = store.find_runs(query)
             left -= sum(1 for run in page.items if self.kinds.get(run.task) == kind)
             if page.cursor is None:
                 break
-            query = RunQuery(worker=self.key, states=("running",), limit=_PAGE, cursor=page.cursor)
+            query = replace(query, cursor=page.cursor)
         return left <= 0
 
 

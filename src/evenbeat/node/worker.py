@@ -21,7 +21,7 @@ from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.stores.base import Claim, RunQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
 
 # One call of ``settle_runs``: as many ends as a transaction should hold, and characters of results and
@@ -226,7 +226,7 @@ class Worker:
     def _is_held(self, run: RunRecord) -> bool | None:
         """Ask the store whether this worker still holds a run; None if the store does not answer."""
         try:
-            found = self._store.find_runs(RunQuery(ids=(run.id,))).items
+            found = self._store.find_runs(RunQuery(ids=(run.id,), without=LARGE_FIELDS)).items
         except StoreUnavailable:
             return None
         return bool(found) and found[0].attempt == run.attempt and found[0].state == "running"

@@ -49,6 +49,13 @@ from evenbeat.rules.firing import Active, Planned
 
 T = TypeVar("T")
 
+LargeField: TypeAlias = Literal["payload", "result", "error"]
+"""The fields of a run that may be large: a payload or a result has up to a megabyte or more."""
+LARGE_FIELDS: tuple[LargeField, ...] = get_args(LargeField)
+VALUES: tuple[LargeField, ...] = ("payload", "result")
+LEFT_OUT: dict[LargeField, str | None] = {"payload": "null", "result": None, "error": None}
+"""The value of each large field in a run that was read without it."""
+
 PlanFunction: TypeAlias = Callable[[ScheduleRecord, Instant, tuple[Active, ...]], Planned]
 
 
@@ -189,6 +196,9 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Only runs that were running, or ended, before this instant."""
     finished_since: Instant | None = None
     """Only runs that ended at or after this instant. Reads these alone, however long the history is."""
+    without: tuple[LargeField, ...] = ()
+    """Large fields that the caller does not need. The database does not send them, and the runs have the
+    values of LEFT_OUT instead. Never write such a run to the store."""
     limit: int = 100
     cursor: str | None = None
 

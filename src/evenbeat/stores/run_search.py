@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from evenbeat.stores.base import RunQuery
+from collections.abc import Sequence
+
+from evenbeat.stores.base import LEFT_OUT, LargeField, RunQuery
 from evenbeat.stores.pages import Position
 from evenbeat.stores.rows import RUN, Row
 
-COLUMNS = ", ".join(f"run.{name}" for name in RUN)
 ORDER = "ORDER BY run.created_at DESC, run.id"
 
 _ID, _CREATED_AT = RUN.index("id"), RUN.index("created_at")
+
+
+def columns(without: Sequence[LargeField] = ()) -> str:
+    """Return the columns of a run, with constants in the place of those to leave out."""
+    constants: dict[str, str] = {}
+    for name in without:
+        value = LEFT_OUT[name]
+        constants[name] = f"CAST({'NULL' if value is None else repr(value)} AS text) AS {name}"
+    return ", ".join(constants.get(name) or f"run.{name}" for name in RUN)
 
 
 def position_after(rows: list[Row], limit: int) -> Position | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord, ScheduleState, Statistics
 from evenbeat.errors import StoreUnavailable
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.web.entries import EMPTY, Entry, Key, Snapshot, entry_of
 from evenbeat.web.search import CataloguePage, CatalogueQuery, search
 
@@ -124,7 +124,9 @@ class Catalogue:
             swept, sweep = self._sweep.next_page(store, now, snapshot)
             rows |= swept
             suspects |= dict.fromkeys(swept)
-        failed = RunQuery(finished_since=since - _RUN_OVERLAP, states=("failed",), limit=_PAGE)
+        failed = RunQuery(
+            finished_since=since - _RUN_OVERLAP, states=("failed",), without=LARGE_FIELDS, limit=_PAGE
+        )
         for run in store.find_runs(failed).items:
             if run.schedule is not None:
                 suspects[run.tenant, run.schedule] = None

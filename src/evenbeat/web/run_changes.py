@@ -22,7 +22,7 @@ from typing import NamedTuple
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.rules import auditing
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.web.change import Change, ChangeKind
 
 MOST = 500
@@ -36,7 +36,7 @@ _OVERLAP = 5_000
 _AFTER_OUTAGE = 10_000
 # Longer than the overlap: what is not seen for so long is outside every window.
 _REMEMBERED = 15_000
-# Sizes of pages of the newest runs: a look at a store at rest should not read 500 payloads.
+# Sizes of pages of the newest runs: a look at a store at rest should not read 500 of them.
 _PAGES = (20, 80, 400)
 
 
@@ -81,12 +81,13 @@ class RunChanges:
         since = self._since(last, now)
         # In the order of a run's life: a later window has the later state of a run.
         newest = _newest(store, since, last)
-        running = store.find_runs(RunQuery(states=("running",), limit=MOST))
+        running = store.find_runs(RunQuery(states=("running",), without=LARGE_FIELDS, limit=MOST))
         ended = _ended(store, since, last)
         here = frozenset(run.id for run in running.items)
         by_hand = _changed_by_hand(store, since)
         missing = (self._running | by_hand) - here - {run.id for run in ended.runs}
-        gone = store.find_runs(RunQuery(ids=tuple(missing), limit=MOST)).items if missing else ()
+        of_ids = RunQuery(ids=tuple(missing), without=LARGE_FIELDS, limit=MOST)
+        gone = store.find_runs(of_ids).items if missing else ()
 
         changes: dict[str, Change] = {}
         self._report(changes, (run for run in newest.runs if run.created_at >= since), now)
@@ -146,7 +147,7 @@ def _newest(store: Store, since: Instant, last: Instant) -> _Window:
     runs: tuple[RunRecord, ...] = ()
     cursor: str | None = None
     for size in _PAGES:
-        page = store.find_runs(RunQuery(limit=size, cursor=cursor))
+        page = store.find_runs(RunQuery(without=LARGE_FIELDS, limit=size, cursor=cursor))
         runs += page.items
         cursor = page.cursor
         if cursor is None or runs[-1].created_at < since:
@@ -163,8 +164,8 @@ def _changed_by_hand(store: Store, since: Instant) -> frozenset[str]:
 
 
 def _ended(store: Store, since: Instant, last: Instant) -> _Window:
-    page = store.find_runs(RunQuery(finished_since=since, limit=MOST))
+    page = store.find_runs(RunQuery(finished_since=since, without=LARGE_FIELDS, limit=MOST))
     if page.cursor is not None:
         # Under load, give up the overlap before changes are left out.
-        page = store.find_runs(RunQuery(finished_since=last, limit=MOST))
+        page = store.find_runs(RunQuery(finished_since=last, without=LARGE_FIELDS, limit=MOST))
     return _Window(page.items, page.cursor is not None)

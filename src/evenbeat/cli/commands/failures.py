@@ -101,7 +101,7 @@ def _heading(report: FailureReport, local: LocalTime) -> str:
 
 def _what_next(group: FailureGroup) -> Iterable[RenderableType]:
     """Yield commands about the largest group."""
-    yield styled((f"evenbeat runs show {group.sample.id}", "cyan"))
+    yield styled((f"evenbeat runs show {group.runs[0]}", "cyan"))
     yield styled((f"evenbeat runs retry --all --error-group {group.id}", "cyan"))
 
 

@@ -27,6 +27,7 @@ from evenbeat.core.records import (
 from evenbeat.errors import InvalidValue
 from evenbeat.rules.firing import Active, Planned, needs_active, wakes_on_run_end
 from evenbeat.stores.base import (
+    LEFT_OUT,
     Claim,
     Claimed,
     Fired,
@@ -306,7 +307,11 @@ class MemoryStore:
         found.sort(key=lambda run: (-run.created_at, run.id))
         if after is not None:
             found = [run for run in found if (-run.created_at, run.id) > (-after[0], after[1])]
-        return run_page(found, query.limit)
+        page = run_page(found, query.limit)
+        if not query.without:
+            return page
+        left_out = {name: LEFT_OUT[name] for name in query.without}
+        return Page(tuple(replace(run, **left_out) for run in page.items), page.cursor)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
         check_limit(limit)

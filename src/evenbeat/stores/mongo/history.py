@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
-from evenbeat.stores.base import Page, QueueCounts, RunQuery
+from evenbeat.stores.base import LEFT_OUT, Page, QueueCounts, RunQuery
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
     LOWEST,
@@ -48,12 +48,17 @@ _Source: TypeAlias = tuple[list[Document], Index]
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     def fetch(after: Position | None, limit: int) -> tuple[Iterable[RunRecord], Position | None]:
         documents: list[Document] = []
+        fields = dict.fromkeys(query.without, False) or None
         for where, index in search_filters(query, after):
-            documents += session.find("find runs", RUNS, where, sort=_NEWEST_FIRST, limit=limit, hint=index)
+            documents += session.find(
+                "find runs", RUNS, where, fields=fields, sort=_NEWEST_FIRST, limit=limit, hint=index
+            )
         documents = sorted(documents, key=_order)[:limit]
         position = None
         if len(documents) == limit and isinstance(documents[-1].get("created_at"), int):
             position = (documents[-1]["created_at"], documents[-1]["_id"])
+        if "payload" in query.without:
+            documents = [{**document, "payload": LEFT_OUT["payload"]} for document in documents]
         return readable(documents, read_run), position
 
     return fetch_run_page(query, fetch)

@@ -17,7 +17,7 @@ from evenbeat.stores.postgres.runs import FREE_TEXT
 from evenbeat.stores.postgres.session import Session, Transaction
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import LOG, log_row, read_log, read_skipped, read_statistics, readable_runs
-from evenbeat.stores.run_search import COLUMNS, ORDER, conditions, position_after
+from evenbeat.stores.run_search import ORDER, columns, conditions, position_after
 
 _QUEUE = QueueCounts.__struct_fields__
 _TEXT, _LAST_ERROR = LOG.index("text"), -1
@@ -53,14 +53,14 @@ def search_statement(query: RunQuery, after: Position | None = None) -> tuple[st
     given: list[object] = []
     for condition, value in few or [([], [])]:
         every = " AND ".join([*condition, *where])
-        source = f"SELECT {COLUMNS} FROM evenbeat.runs AS run"
+        source = f"SELECT {columns(query.without)} FROM evenbeat.runs AS run"
         text.append(f"{source} WHERE {every}" if every else source)
         given += [*value, *values]
     source = " UNION ALL ".join(text)
     if few:
         # OFFSET 0: the subquery is planned by itself. Unlike a MATERIALIZED one it does not store its rows:
         # the sort keeps as many as the limit.
-        source = f"SELECT {COLUMNS} FROM ({source} OFFSET 0) AS run"
+        source = f"SELECT {columns()} FROM ({source} OFFSET 0) AS run"
     return f"{source} {ORDER}", given
 
 

@@ -11,7 +11,7 @@ from evenbeat.stores.batching import batches
 from evenbeat.stores.pages import read_run_cursor, run_page
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.redis.encoding import instant_text, optional_instant, path_of
-from evenbeat.stores.redis.rows import readable_runs
+from evenbeat.stores.redis.rows import RUN, readable_runs
 from evenbeat.stores.redis.session import Session
 
 # How many runs one script reads or deletes: at most 2 ms.
@@ -35,7 +35,7 @@ def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | No
     parts: list[list[object]]
     if query.ids is not None:
         ids = list(dict.fromkeys(query.ids))
-        parts = [[ids[start : start + READ_LIMIT]] for start in range(0, len(ids), READ_LIMIT)]
+        parts = [[ids[start : start + READ_LIMIT], False, False] for start in range(0, len(ids), READ_LIMIT)]
     elif query.states is not None and not query.states:
         return []
     elif query.states is not None and _RUNNING.issuperset(query.states) and query.worker is not None:
@@ -50,7 +50,7 @@ def _from_few(session: Session, query: RunQuery, after: tuple[Instant, str] | No
         return None
     runs: list[RunRecord] = []
     for wanted in parts:
-        (rows,) = session.run("get_runs", wanted)
+        (rows,) = session.run("get_runs", [*wanted, _fields(query)])
         runs += [run for run in readable_runs(rows) if query.matches(run)]
     runs.sort(key=_order)
     if after is not None:
@@ -89,11 +89,17 @@ def _from_several(
         chosen = [position for position in chosen if -position[0] <= query.created_by]
     runs: list[RunRecord] = []
     for start in range(0, len(chosen), READ_LIMIT):
-        (rows,) = session.run("get_runs", [[run_id for _, run_id in chosen[start : start + READ_LIMIT]]])
+        ids = [run_id for _, run_id in chosen[start : start + READ_LIMIT]]
+        (rows,) = session.run("get_runs", [ids, False, False, _fields(query)])
         runs += filter(query.matches, readable_runs(rows))
         if len(runs) > query.limit:
             break
     return runs
+
+
+def _fields(query: RunQuery) -> list[str] | bool:
+    """Return the fields to read of each run; False for all."""
+    return [name for name in RUN if name not in query.without] if query.without else False
 
 
 def _ready(session: Session) -> list[tuple[str, str]]:
@@ -143,7 +149,7 @@ def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | 
         # One more than the page holds says whether there is more.
         missing = max(1, min(query.limit + 1 - len(runs), READ_LIMIT))
         last, rows = session.run(
-            "find_runs", [index, position, READ_LIMIT, missing, equal, states, created_by]
+            "find_runs", [index, position, READ_LIMIT, missing, equal, states, created_by, _fields(query)]
         )
         some = [run for run in readable_runs(rows) if query.matches(run)]
         if after is not None:

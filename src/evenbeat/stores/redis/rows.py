@@ -74,7 +74,6 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     kind: Kind = "task"
     cause: Cause
-    payload: str = "null"
     scheduled_at: str
     generation: int | None = None
     tick: str | None = None
@@ -134,6 +133,34 @@ SCHEDULE = (
     "format",
     "definition",
 )
+RUN = (
+    "state",
+    "attempt",
+    "tenant",
+    "id",
+    "task",
+    "run_at",
+    "queue",
+    "priority",
+    "created_at",
+    "format",
+    "definition",
+    "payload",
+    "schedule",
+    "worker",
+    "claim",
+    "result",
+    "error",
+    "earlier",
+    "settled",
+    "failures",
+    "crashes",
+    "cancel_requested",
+    "lease_until",
+    "started_at",
+    "finished_at",
+)
+"""The fields of a run in Redis; those without a value are missing."""
 
 
 def schedule_fields(s: ScheduleRecord) -> list[str]:
@@ -261,7 +288,6 @@ def run_fields(r: RunRecord) -> list[str]:
     rest = RunDefinition(
         kind=r.kind,
         cause=r.cause,
-        payload=r.payload,
         scheduled_at=instant_text(r.scheduled_at),
         generation=r.generation,
         tick=None if r.tick is None else instant_text(r.tick),
@@ -293,6 +319,9 @@ def run_fields(r: RunRecord) -> list[str]:
         "definition",
         _definition(rest),
     ]
+    if r.payload != "null":
+        # Apart from the definition: searches leave it out.
+        fields += ("payload", r.payload)
     for name, text in (
         ("schedule", r.schedule),
         ("worker", r.worker),
@@ -358,7 +387,7 @@ def read_run(fields: Fields) -> RunRecord:
             coalesced=rest.coalesced,
             task=fields["task"],
             kind=rest.kind,
-            payload=rest.payload,
+            payload=get("payload", "null"),
             queue=fields["queue"],
             priority=checked_priority(int(fields["priority"])),
             execution=read_policy(bytes(rest.execution), Execution),

@@ -11,7 +11,7 @@ from evenbeat.stores.base import Page, QueueCounts, RunQuery
 from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.queue_counts import added_up
 from evenbeat.stores.rows import read_log, read_skipped, read_statistics, readable_runs
-from evenbeat.stores.run_search import COLUMNS, ORDER, conditions, position_after
+from evenbeat.stores.run_search import ORDER, columns, conditions, position_after
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.json_values import is_kept, json_list
 from evenbeat.stores.sqlite.session import Session
@@ -45,7 +45,7 @@ def search_statement(query: RunQuery, after: Position | None = None) -> tuple[st
     given: list[object] = []
     for source, condition, value in _sources(query):
         every = " AND ".join([*condition, *where])
-        text.append(f"SELECT {COLUMNS} FROM {source}" + (f" WHERE {every}" if every else ""))
+        text.append(f"SELECT {columns(query.without)} FROM {source}" + (f" WHERE {every}" if every else ""))
         given += [*value, *values]
     return f"{' UNION ALL '.join(text)} {ORDER}", given
 

@@ -58,6 +58,54 @@ class HistoryContract(Contract):
         with pytest.raises(InvalidValue, match="cursor"):
             store.find_runs(RunQuery(cursor="?"))
 
+    def test_a_search_for_runs_leaves_out_large_fields(self, store: Store, clock: VirtualClock) -> None:
+        many = [f"r{at:02}" for at in range(6)]
+        store.add_runs(
+            [
+                run(
+                    name,
+                    run_at=clock.now,
+                    created_at=clock.now + at,
+                    payload='{"n":1}',
+                    tenant="t",
+                    schedule="s",
+                )
+                for at, name in enumerate(many)
+            ]
+        )
+        ended = [
+            attempts.succeeded(each, '"done"', clock.now, f"{each.id}-s") for each in self.claim(store)[:3]
+        ]
+        failed = [
+            attempts.failed(each, "Boom: why", clock.now, f"{each.id}-f")
+            for each in self.runs(store, states=("running",))[:2]
+        ]
+        assert all(store.settle_runs([*ended, *failed]))
+        whole = self.runs(store)
+        assert {found.payload for found in whole} == {'{"n":1}'}
+        assert {found.result for found in whole} == {None, '"done"'}
+        assert {found.error for found in whole} == {None, "Boom: why"}
+        searches: tuple[dict[str, Any], ...] = (
+            {},
+            {"limit": 2},
+            {"ids": tuple(many)},
+            {"tenant": "t", "schedule": "s"},
+            {"tenant": "t", "schedule": "s", "states": ("running",)},
+            {"states": ("running",)},
+            {"states": ("running",), "worker": "w1"},
+            {"states": ("succeeded", "failed"), "finished_since": clock.now},
+            {"since": clock.now - 1, "until": clock.now + 1},
+        )
+        for fields in searches:
+            found = self.runs(store, **fields)
+            assert found, fields
+            assert self.runs(store, without=("payload", "result", "error"), **fields) == [
+                replace(each, payload="null", result=None, error=None) for each in found
+            ]
+            assert self.runs(store, without=("payload",), **fields) == [
+                replace(each, payload="null") for each in found
+            ]
+
     def test_a_search_for_runs_may_start_at_an_instant(self, store: Store, clock: VirtualClock) -> None:
         created = {"a": 5, "b": 5, "c": 4, "d": 6, "e": 3}
         store.add_runs(

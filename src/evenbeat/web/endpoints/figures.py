@@ -109,12 +109,7 @@ class FailuresQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 )
 def failures(call: Call[FailuresQuery, Any]) -> object:
     """Return the newest failed runs, grouped by error. Errors that differ only in values are one group."""
-    report = call.app.failures(**_of_tenants(call))
-    groups = [
-        {**shapes.with_properties(group), "sample": shapes.run_body(call.principal, group.sample)}
-        for group in report.groups
-    ]
-    return {**shapes.with_properties(report), "groups": groups}
+    return call.app.failures(**_of_tenants(call))
 
 
 class ForecastQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

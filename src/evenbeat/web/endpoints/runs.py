@@ -36,6 +36,7 @@ class RunSearch(RunFilterQuery, frozen=True, kw_only=True, forbid_unknown_fields
     """Selects runs, and a page of them."""
 
     state: Literal["queued", "running", "succeeded", "failed", "cancelled", "retrying"] | UnsetType = UNSET
+    brief: Annotated[bool, Meta(description="Leave out payloads, results and errors: they are null.")] = False
     limit: Limit = 50
     cursor: Cursor | UnsetType = UNSET
 

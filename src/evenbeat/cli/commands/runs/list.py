@@ -38,7 +38,9 @@ def command(
     with opened(store, tenant) as app:
         local = LocalTime.at(app.store.now())
         # One more than the limit, to know whether there are more.
-        found = app.runs.list(state=state, limit=limit + 1, **read_filter(app, local, options))
+        found = app.runs.list(
+            state=state, brief=not as_json, limit=limit + 1, **read_filter(app, local, options)
+        )
     runs = found[:limit]
 
     def people() -> Iterable[RenderableType]:

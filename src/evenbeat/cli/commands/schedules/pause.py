@@ -71,10 +71,10 @@ def command(
         moment = None if end is None else from_ms(end)
         if name is None:
             return act_on_schedules(_PAUSE, app, flags, as_json=as_json, note=note, until=moment)
-        before = app.runs.list(schedule=name, state="queued", limit=_RUNS)
+        before = app.runs.list(schedule=name, state="queued", brief=True, limit=_RUNS)
         paused = app.schedules.pause(name, note, until=moment, cancel_queued=cancel_queued)
-        queued = app.runs.list(schedule=name, state="queued", limit=_RUNS)
-        running = app.runs.list(schedule=name, state="running", limit=_RUNS)
+        queued = app.runs.list(schedule=name, state="queued", brief=True, limit=_RUNS)
+        running = app.runs.list(schedule=name, state="running", brief=True, limit=_RUNS)
 
     def people() -> Iterator[str]:
         if paused.state != "paused":

@@ -46,7 +46,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         coming = [] if waits else app.schedules.preview(name, _TICKS)
         stats = app.schedules.stats(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
-        runs = app.runs.list(schedule=name, limit=_RUNS)
+        runs = app.runs.list(schedule=name, brief=not as_json, limit=_RUNS)
         local = LocalTime.at(app.store.now())
     starts = [to_ms(moment + schedule.spread_delay) for moment in coming]
 

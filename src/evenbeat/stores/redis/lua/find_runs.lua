@@ -1,6 +1,6 @@
 -- Finds runs in an index, a part of it at a time, the newest first.
 -- asked: {index, after (created_at, id) or false, how many to read, how many to find, {field = value}, states
--- or false, the latest created_at or false}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
+-- or false, the latest created_at or false, names of the fields to return or false for all}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
 -- Returns {the last one read as {created_at, id}, or false at the end; rows}.
 
 local index, after, equal = base .. asked[1], asked[2], asked[5]
@@ -38,7 +38,7 @@ for at = 1, #entries, 2 do
       and (not equal.worker or found[6] == equal.worker)
       and (not equal.cancel_requested or (found[7] or 'false') == equal.cancel_requested)
   end
-  if wanted then rows[#rows + 1] = call('HGETALL', key) end
+  if wanted then rows[#rows + 1] = run_fields(key, asked[8]) end
   if #rows >= asked[4] or at + 1 >= asked[3] * 2 then
     last = { -tonumber(entries[at + 1]), id }
     break

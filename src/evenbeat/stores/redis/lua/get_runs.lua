@@ -1,5 +1,5 @@
--- Reads runs by id. asked: {ids, or false with the name of an index that contains them}; false there and a worker's name:
--- the runs that it holds. Returns a row for each that exists.
+-- Reads runs by id. asked: {ids or false, the name of an index that contains them or false, a worker that holds them or
+-- false, names of the fields to return or false for all}. Returns a row for each that exists.
 
 local ids = asked[1]
 if not ids then
@@ -11,7 +11,7 @@ if not ids then
 end
 local rows = {}
 for _, id in ipairs(ids) do
-  local fields = read('HGETALL', base .. 'runs:' .. id)
+  local fields = run_fields(base .. 'runs:' .. id, asked[4])
   if #fields > 0 then rows[#rows + 1] = fields end
 end
 return { now, rows }

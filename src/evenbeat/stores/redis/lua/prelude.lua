@@ -200,6 +200,19 @@ local function family_of(format)
   return number and number > 1 and '.' .. number or ''
 end
 
+-- Returns the fields of a run, or (names is a list) some of them, as HGETALL does; empty if the key is not a run.
+local function run_fields(key, names)
+  if not names then return read('HGETALL', key) end
+  local values, flat = read('HMGET', key, unpack(names)), {}
+  for at, name in ipairs(names) do
+    if values[at] then
+      flat[#flat + 1] = name
+      flat[#flat + 1] = values[at]
+    end
+  end
+  return flat
+end
+
 local function enter(run)
   if run.state == 'queued' then
     wait_in(run.family, run.ready, run.id, run.run_at)
