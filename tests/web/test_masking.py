@@ -10,7 +10,9 @@ import msgspec
 import pytest
 
 from evenbeat import Scheduler, every
-from evenbeat.core.records import RunRecord
+from evenbeat.core.records import LogChunk, Record, RunRecord
+from evenbeat.rules import attempts
+from evenbeat.stores.base import Claim
 from tests.web.site import Site, assert_problem
 
 
@@ -87,6 +89,46 @@ def test_a_body_that_is_nested_deeply_is_refused(site: Site, levels: int) -> Non
         response = site.request("POST", path, content=body, headers=json)
         assert_problem(response, 400, "invalid-json", "body")
     assert site.get("schedules")["items"] == []
+
+
+def test_secrets_in_texts_are_masked_for_viewers(site: Site) -> None:
+    app = site.app
+    line = "OperationalError: password=hunter2 for postgresql://ann:hunter2@db, sent Bearer hunter2"
+    app.schedules.add("leaky", every("1h"), "other", {"note": line, "pwd": "hunter2"})
+    run = app.schedules.run_now("leaky", {"note": line})
+    now = app.store.now()
+    (held,) = app.store.claim_runs(Claim(worker="w", token="t", limit=1, now=now, lease=30_000)).runs
+    assert app.store.settle_runs([attempts.failed(held, line, now, "f")]) == [True]
+    app.store.append_log([LogChunk(run=run.id, attempt=1, seq=1, text=line, at=now)])
+    app.store.put_record(Record(kind="quarantine", tenant="default", key=run.id, body=line, version=1))
+    for path in (
+        "runs",
+        f"runs/{run.id}",
+        f"runs/{run.id}/log",
+        f"runs/{run.id}/why",
+        "schedules",
+        "schedules/leaky",
+        "schedules/leaky/stats",
+        "schedules/leaky/why",
+        "failures",
+        "quarantine",
+    ):
+        seen = site.request("GET", path, role="viewer").text
+        assert "hunter2" not in seen, path
+        whole = site.request("GET", path, role="operator").text
+        assert "hunter2" in whole or path == "schedules/leaky/why", path
+
+
+def test_large_numbers_in_edits_and_in_the_audit_travel_as_text(site: Site) -> None:
+    declared, edited = {"n": (1 << 60) + 1}, {"n": (1 << 60) + 3}
+    site.app.schedules.declare("big", every("1h"), "other", declared)
+    site.app.schedules.update("big", payload=edited)
+    exact = '{"n":1152921504606846977}'
+    assert site.get("schedules/big")["edited"] == {"payload": None, "payload_text": exact}
+    for path in ("schedules/big/history", "audit?subject=big"):
+        newest = site.get(path)["items"][0]
+        assert newest["before"] == {"payload": None, "payload_text": exact}
+        assert newest["after"] == {"payload": None, "payload_text": '{"n":1152921504606846979}'}
 
 
 def test_numbers_that_become_text_are_masked_for_viewers(site: Site) -> None:

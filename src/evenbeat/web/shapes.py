@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from evenbeat.core.audits import AuditEntry
 from evenbeat.core.checks import LABEL_PATTERN, LONGEST_TASK, NAME_PATTERN, TASK_PATTERN
 from evenbeat.core.json_form import json_form
 from evenbeat.core.json_text import encode, is_nested_deeper
-from evenbeat.core.masking import masked
+from evenbeat.core.masking import masked, masked_text
 from evenbeat.core.option import Option
 from evenbeat.core.results import Run, Schedule, ScheduleStats
 from evenbeat.web.access import Principal
@@ -96,20 +97,42 @@ def schedule_bodies(
 ) -> list[dict[str, Any]]:
     """Return schedules as SCHEDULE describes them, masked for viewers."""
     return [
-        {**_schedule_body(principal, each), "stats": json_form(figures)}
+        {**_schedule_body(principal, each), "stats": with_masked_texts(principal, figures)}
         for each, figures in zip(schedules, stats, strict=True)
     ]
 
 
 def _schedule_body(principal: Principal, schedule: Schedule) -> dict[str, Any]:
+    body = _values(principal, schedule, "payload")
     edited = {name: _visible(principal, name, value) for name, value in schedule.edited.items()}
-    return {**_values(principal, schedule, "payload"), "edited": edited}
+    errors = {name: with_masked_texts(principal, body[name]) for name in ("last_error", "damage")}
+    return {**body, **errors, "edited": _exact(edited)}
 
 
 def run_body(principal: Principal, run: Run) -> dict[str, Any]:
     """Return a run as RUN describes it, masked for viewers."""
     body = _values(principal, run, "payload", "result")
-    return {**body, "lateness": json_form(run.lateness), "duration": json_form(run.duration)}
+    errors = {name: with_masked_texts(principal, body[name]) for name in ("error", "attempts")}
+    return {**body, **errors, "lateness": json_form(run.lateness), "duration": json_form(run.duration)}
+
+
+def entry_body(entry: AuditEntry) -> dict[str, Any]:
+    """Return an entry of the audit. Its values were masked when it was written."""
+    body: dict[str, Any] = json_form(entry)
+    return {**body, "before": _exact(body["before"]), "after": _exact(body["after"])}
+
+
+def with_masked_texts(principal: Principal, result: object) -> Any:
+    """Return a result as JSON. For viewers, the secrets in all of its texts are masked."""
+    return _with_masked_texts(json_form(result)) if principal.role == "viewer" else json_form(result)
+
+
+def _with_masked_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked_text(value)
+    if isinstance(value, dict):
+        return {name: _with_masked_texts(each) for name, each in value.items()}
+    return [_with_masked_texts(each) for each in value] if isinstance(value, list) else value
 
 
 def _values(principal: Principal, record: Schedule | Run, *names: str) -> dict[str, Any]:
@@ -117,11 +140,20 @@ def _values(principal: Principal, record: Schedule | Run, *names: str) -> dict[s
     lose digits."""
     body: dict[str, Any] = json_form(msgspec.structs.replace(record, **dict.fromkeys(names)))
     for name in names:
-        value = _visible(principal, name, getattr(record, name))
-        is_exact = _is_exact(value)
-        body[name] = value if is_exact else None
-        body[f"{name}_text"] = None if is_exact else encode(value)
+        body[f"{name}_text"] = None
+        body |= _exact({name: _visible(principal, name, getattr(record, name))})
     return body
+
+
+def _exact(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values; one whose numbers would lose digits is None, and ``{name}_text`` is its JSON."""
+    exact: dict[str, Any] = {}
+    for name, value in values.items():
+        is_exact = _is_exact(value)
+        exact[name] = value if is_exact else None
+        if not is_exact:
+            exact[f"{name}_text"] = encode(value)
+    return exact
 
 
 def _visible(principal: Principal, name: str, value: Any) -> Any:

@@ -43,7 +43,7 @@ def list_audit(call: Call[AuditQuery, Any]) -> object:
     page = call.app.audit.page(**chosen)
     # Tokens for all tenants are recorded with the default tenant, and are not its business.
     shown = [entry for entry in page.entries if call.principal.tenant is None or not _is_of_store(entry)]
-    return {"items": shown, "cursor": page.cursor}
+    return {"items": list(map(shapes.entry_body, shown)), "cursor": page.cursor}
 
 
 def _is_of_store(entry: AuditEntry) -> bool:
@@ -64,7 +64,8 @@ class HistoryQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields
 )
 def schedule_history(call: Call[HistoryQuery, Any]) -> object:
     """Return the changes of a schedule, the newest first."""
-    return {"items": call.app.schedules.history(call.path["name"], call.query.limit, tenant=call.owner)}
+    entries = call.app.schedules.history(call.path["name"], call.query.limit, tenant=call.owner)
+    return {"items": list(map(shapes.entry_body, entries))}
 
 
 @endpoint(
@@ -77,4 +78,5 @@ def schedule_history(call: Call[HistoryQuery, Any]) -> object:
 )
 def run_history(call: Call[HistoryQuery, Any]) -> object:
     """Return the changes of a run by hand, the newest first."""
-    return {"items": call.app.runs.history(call.path["id"], call.query.limit, tenant=call.owner)}
+    entries = call.app.runs.history(call.path["id"], call.query.limit, tenant=call.owner)
+    return {"items": list(map(shapes.entry_body, entries))}

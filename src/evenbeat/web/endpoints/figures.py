@@ -72,7 +72,8 @@ def list_tenants(call: Call[TenantListQuery, Any]) -> object:
 )
 def list_quarantine(call: Call[TenantsQuery, Any]) -> object:
     """List the schedules and runs that nodes can't process, with the reason and what to do."""
-    return {"items": call.app.quarantine(tenant=call.tenant, all_tenants=call.tenant is None)}
+    notes = call.app.quarantine(tenant=call.tenant, all_tenants=call.tenant is None)
+    return {"items": shapes.with_masked_texts(call.principal, notes)}
 
 
 class StatisticsQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +110,7 @@ class FailuresQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 )
 def failures(call: Call[FailuresQuery, Any]) -> object:
     """Return the newest failed runs, grouped by error. Errors that differ only in values are one group."""
-    return call.app.failures(**_of_tenants(call))
+    return shapes.with_masked_texts(call.principal, call.app.failures(**_of_tenants(call)))
 
 
 class ForecastQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

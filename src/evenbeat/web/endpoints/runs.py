@@ -103,7 +103,8 @@ def get_run(call: Call[TenantQuery, Any]) -> object:
 )
 def run_log(call: Call[TenantQuery, Any]) -> object:
     """Return the lines that a run wrote to its log, attempt by attempt."""
-    return {"items": call.app.runs.logs(call.path["id"], tenant=call.owner)}
+    lines = call.app.runs.logs(call.path["id"], tenant=call.owner)
+    return {"items": shapes.with_masked_texts(call.principal, lines)}
 
 
 @endpoint("POST", "/runs/{id}/retry", role="operator", scope="tenant", query=TenantQuery, answer=shapes.RUN)

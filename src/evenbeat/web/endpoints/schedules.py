@@ -424,7 +424,8 @@ def schedule_skipped(call: Call[LedgerQuery, Any]) -> object:
 )
 def schedule_stats(call: Call[TenantQuery, Any]) -> object:
     """Return how often a schedule ran, when last, and its last error; purged runs are counted, too."""
-    return call.app.schedules.stats(call.path["name"], tenant=call.owner)
+    stats = call.app.schedules.stats(call.path["name"], tenant=call.owner)
+    return shapes.with_masked_texts(call.principal, stats)
 
 
 def _bodies(call: Call[Any, Any], found: list[Schedule]) -> list[dict[str, Any]]:

@@ -33,13 +33,15 @@ class WhyQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def why_schedule(call: Call[WhyQuery, Any]) -> object:
     """Explain why a schedule ran, or did not run, at a time: a sentence, evidence, and what to do."""
     at = None if call.query.at is UNSET else call.query.at
-    return call.app.schedules.why(call.path["name"], at, tenant=call.owner)
+    why = call.app.schedules.why(call.path["name"], at, tenant=call.owner)
+    return shapes.with_masked_texts(call.principal, why)
 
 
 @endpoint("GET", "/runs/{id}/why", role="viewer", scope="tenant", query=TenantQuery, answer=WHY)
 def why_run(call: Call[TenantQuery, Any]) -> object:
     """Explain why a run waits, failed, or has not started."""
-    return call.app.runs.why(call.path["id"], tenant=call.owner)
+    why = call.app.runs.why(call.path["id"], tenant=call.owner)
+    return shapes.with_masked_texts(call.principal, why)
 
 
 class AccountQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
