@@ -17,6 +17,7 @@ from evenbeat import Scheduler
 from evenbeat.core.records import RunRecord
 from evenbeat.stores.base import Store
 from evenbeat.web import web_app
+from evenbeat.web.limits import STREAMS_OF_TOKEN
 from evenbeat.web.serving import WebServer, listen
 
 CLIENTS = 500
@@ -37,10 +38,10 @@ def _share() -> float:
     with scratch() as folder:
         url, port, got = f"sqlite:///{folder / 'bench.db'}", folder / "port", folder / "got"
         app = Scheduler(url)
-        secret = app.tokens.create("bench").secret
+        secrets = [app.tokens.create("bench").secret for _ in range(0, CLIENTS, STREAMS_OF_TOKEN)]
         with process("-m", "bench.web_events", "serve", url, str(port)) as server:
             until(port.exists)
-            with process("-m", "bench.web_events", "follow", port.read_text(), secret, str(got)):
+            with process("-m", "bench.web_events", "follow", port.read_text(), ",".join(secrets), str(got)):
                 until(got.exists)
                 time.sleep(SETTLE)
                 before, begin = processor_seconds(server.pid), time.perf_counter()
@@ -89,12 +90,12 @@ def serve(url: str, port: Path) -> None:
     app.close()
 
 
-async def follow(port: int, secret: str, got: Path) -> None:
+async def follow(port: int, secrets: list[str], got: Path) -> None:
     """Read the event stream over many connections, and write how many changes came in all."""
     count = 0
     connected = 0
 
-    async def read() -> None:
+    async def read(secret: str) -> None:
         nonlocal count, connected
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = (
@@ -106,7 +107,7 @@ async def follow(port: int, secret: str, got: Path) -> None:
         while part := await reader.read(65_536):
             count += part.count(b'"subject":"run"')
 
-    clients = [asyncio.create_task(read()) for _ in range(CLIENTS)]
+    clients = [asyncio.create_task(read(secrets[at % len(secrets)])) for at in range(CLIENTS)]
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     while connected < CLIENTS:
@@ -122,8 +123,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", url, port]:
             serve(url, Path(port))
-        case ["follow", port, secret, got]:
-            asyncio.run(follow(int(port), secret, Path(got)))
+        case ["follow", port, secrets, got]:
+            asyncio.run(follow(int(port), secrets.split(","), Path(got)))
         case _:
             for row in run():
                 print(f"{row.name}: {row.ours:.2f} {row.unit} {row.goal} {row.met}")

@@ -330,3 +330,14 @@ def test_an_address_in_use_is_named_once() -> None:
         with pytest.raises(CannotListen) as refused:
             listen("127.0.0.1", port)
     assert str(refused.value) == f"can't listen on 127.0.0.1:{port}: Address already in use"
+
+
+@pytest.mark.parametrize("name", ["a\nb", "ann\x1b[31m", "\x00", "a\u202eb", "a\x85b", "a\tb", "a\u2028b"])
+def test_the_name_of_a_token_is_one_line_of_visible_characters(site: Site, name: str) -> None:
+    with pytest.raises(InvalidValue, match="visible characters") as refused:
+        site.app.tokens.create(name)
+    assert (refused.value.field, refused.value.value) == ("name", name)
+    response = site.request("POST", "tokens", json={"name": name})
+    assert response.status_code in (400, 422)
+    assert response.json()["field"] == "name"
+    assert site.app.tokens.create("Ann Müller (ops) 🚀").token.name

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat import Scheduler, acting_as, every
+from evenbeat.rules import changes
+from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web.endpoint import TABLE
@@ -130,6 +133,21 @@ def test_a_create_is_repeated_after_a_crash_before_its_end_was_noted(
         patch.setattr("evenbeat.web.idempotency.Creation.finish", lambda *_: None)
         first = site.post("schedules", body, status=201, headers=key)
     assert site.post("schedules", body, status=201, headers=key) == first
+
+
+def test_how_long_a_key_is_remembered() -> None:
+    """The key of a schedule for a day, the key of a run as long as the run is kept."""
+    clock = VirtualClock()
+    site = Site(Scheduler(MemoryStore(clock)))
+    body = {"name": "nightly", "trigger": "every 1h", "task": "work"}
+    key = {"Idempotency-Key": "deploy 1"}
+    site.post("schedules", body, status=201, headers=key)
+    run = site.post("runs", {"task": "work"}, status=201, headers=key)
+    for after, status in (("23h59m", 201), ("2m", 409)):
+        clock.advance(after)
+        assert site.request("POST", "schedules", json=body, headers=key).status_code == status
+        assert site.post("runs", {"task": "work"}, status=201, headers=key)["id"] == run["id"]
+    site.close()
 
 
 def test_a_key_of_a_run_does_not_stand_for_another_payload(site: Site) -> None:
@@ -421,6 +439,16 @@ def test_the_list_of_tenants_has_a_limit(site: Site) -> None:
         site.app.schedules.add("nightly", every("1h"), "work", tenant=tenant)
     assert [each["name"] for each in site.get("tenants?limit=2")["items"]] == ["acme", "beta"]
     assert [each["name"] for each in site.get("tenants?limit=2", tenant="corp")["items"]] == ["corp"]
+
+
+def test_a_token_sees_its_tenant_behind_a_thousand_others(site: Site) -> None:
+    site.app.schedules.add("nightly", every("1h"), "work", tenant="zeta")
+    (row,) = site.app.store.find_schedules(ScheduleQuery(tenant="zeta")).items
+    others = [changes.create(replace(row, tenant=f"t{at:04}"), site.app.store.now()) for at in range(1_000)]
+    assert all(each.accepted for each in site.app.store.put_schedules([Write(new, None) for new in others]))
+    assert "zeta" not in [each["name"] for each in site.get("tenants")["items"]]
+    assert [each["name"] for each in site.get("tenants", tenant="zeta")["items"]] == ["zeta"]
+    assert site.get("tenants", tenant="unknown")["items"] == []
 
 
 def test_a_store_that_is_away_is_a_503_and_the_probe_says_so(caplog: pytest.LogCaptureFixture) -> None:

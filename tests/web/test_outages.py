@@ -14,6 +14,7 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web.health import health_routes
+from evenbeat.web.outages import SUMMARY_SECONDS, OutageLog
 from evenbeat.web.settings import WebSettings
 from evenbeat.web.state import WebState
 from tests.web.site import Site, assert_problem
@@ -79,3 +80,32 @@ def test_many_probes_share_one_question_to_a_store_that_hangs(
     assert set(asyncio.run(probe())) == {503}
     assert len(asked) == 1
     released.set()
+
+
+def test_an_outage_is_logged_once_and_then_as_a_summary(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    seconds = [100.0]
+    site.web.state.outages = OutageLog(lambda: seconds[0])
+    site.token("admin")
+    site.get("me")
+    monkeypatch.setattr(site.app.store, "find_schedules", fail)
+
+    def failing(times: int) -> list[tuple[str, int]]:
+        caplog.clear()
+        for _ in range(times):
+            assert_problem(site.request("GET", "schedules/nightly"), 503, "store-unavailable")
+        records = [each for each in caplog.records if each.name == "evenbeat.web.outages"]
+        return [(each.message, getattr(each, "requests", 1)) for each in records]
+
+    assert failing(20) == [("a request failed, the client may repeat it: the disk is full", 1)]
+    seconds[0] += SUMMARY_SECONDS - 0.1
+    assert failing(5) == []
+    seconds[0] += 0.1
+    summary = "requests failed, clients may repeat them; the last one: the disk is full"
+    assert failing(3) == [(summary, 25)]
+    seconds[0] += 3600
+    assert failing(1) == [(summary, 3)]

@@ -162,6 +162,7 @@ NOT_IN_CLI = {
     "schedules.why name": "the argument of 'why' is a name or an id",
     "runs.why id": "the argument of 'why' is a name or an id",
     "runs.why_waiting id": "the argument of 'why' is a name or an id",
+    "tenants name": "a shell sees all tenants, and has grep",
     "enqueue delay": "--at takes a duration, too",
     "enqueue within": "a transaction of the calling program",
     "forecast by": "the command chooses minutes, or hours for a range that is too long for them",
@@ -174,6 +175,7 @@ NOT_IN_REST = {
     "schedules.stats schedules": "the name in the path",
     "runs.list ids": "GET /runs/{id} reads one",
     "runs.page ids": "GET /runs/{id} reads one",
+    "tenants name": "the tenant of the token",
     "enqueue within": "a transaction of the calling program",
     "evenbeat.doctor.diagnose local": "the clock of the server's machine",
 }

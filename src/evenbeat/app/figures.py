@@ -157,26 +157,28 @@ class FigureReader:
     def nodes(self) -> list[NodeView]:
         return [_node(node) for node in live_nodes(self._session.store())]
 
-    def tenants(self, limit: int) -> list[TenantView]:
+    def tenants(self, limit: int, only: str | None) -> list[TenantView]:
         check_limit(limit)
         now = self._session.store().now()
         active: dict[str, Tally] = {}
         for written in read_rollups(self._session.store(), "hour", now - _DAY, now):
             for tenant, counts in written.rollup.tenants.items():
+                if only is not None and tenant != only:
+                    continue
                 rollups.add_counts(active.setdefault(tenant, new_tally()), counts.total)
-        with_schedules = set(self._with_schedules(limit))
+        with_schedules = set(self._with_schedules(limit, only))
         names = sorted(with_schedules | active.keys())[:limit]
         return [_tenant(name, name in with_schedules, active.get(name) or new_tally()) for name in names]
 
-    def _with_schedules(self, limit: int) -> Iterator[str]:
+    def _with_schedules(self, limit: int, only: str | None) -> Iterator[str]:
         """Yield the tenants that have schedules: one short search each, however many schedules they have."""
-        query = ScheduleQuery(limit=1)
+        query = ScheduleQuery(tenant=only, limit=1)
         for _ in range(limit):
             page = self._session.store().find_schedules(query)
             if not page.items:
                 return
             yield page.items[0].tenant
-            query = ScheduleQuery(limit=1, cursor=cursor_after_tenant(page.items[0].tenant))
+            query = ScheduleQuery(tenant=only, limit=1, cursor=cursor_after_tenant(page.items[0].tenant))
 
     def quarantine(self, tenant: str | None, all_tenants: bool) -> list[QuarantineNote]:
         store = self._session.store()

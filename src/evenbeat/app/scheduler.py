@@ -301,9 +301,12 @@ class Scheduler:
         """Return the live nodes: those that have given a sign of life within about a minute."""
         return self._figures.nodes()
 
-    def tenants(self, limit: int = MOST_TENANTS) -> list[TenantView]:
-        """Return the tenants that have schedules, or had runs in the last 24 hours, by name."""
-        return self._figures.tenants(limit)
+    def tenants(self, limit: int = MOST_TENANTS, *, name: str | None = None) -> list[TenantView]:
+        """Return the tenants that have schedules, or had runs in the last 24 hours, by name.
+
+        ``name`` asks for one of them, however many there are.
+        """
+        return self._figures.tenants(limit, name)
 
     def quarantine(self, *, tenant: str | None = None, all_tenants: bool = False) -> list[QuarantineNote]:
         """Return the schedules and runs that nodes can't process, each with the reason and what to do."""

@@ -66,6 +66,13 @@ class Tokens:
         check_text("name", name, LONGEST_NAME)
         if not name.strip():
             raise InvalidValue("name is empty", field="name", value=name, hint="say who or what will use it")
+        if not name.isprintable():
+            raise InvalidValue(
+                f"name {shown(name)} has a control character, or another that is not visible",
+                field="name",
+                value=name,
+                hint="give one line of visible characters: logs and the audit show it",
+            )
         check_one_of("role", role, ROLES)
         if tenant is not None:
             check_label(tenant, "tenant")

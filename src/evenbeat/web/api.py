@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -55,7 +56,10 @@ def routes(state: WebState, endpoints: Iterable[Endpoint] = TABLE) -> list[Route
         paths.setdefault(each.path, {})[each.method] = each
     # Paths that end with a parameter that may have slashes come last: their patterns match other paths, too.
     ordered = sorted(paths.items(), key=lambda item: ":path" in _pattern(item[0]) and not _has_verb(item[0]))
-    return [_route(PREFIX + _pattern(path), partial(_dispatch, state, methods)) for path, methods in ordered]
+    return [
+        _route(state, PREFIX + _pattern(path), partial(_dispatch, state, methods))
+        for path, methods in ordered
+    ]
 
 
 def _pattern(path: str) -> str:
@@ -67,14 +71,15 @@ def _has_verb(path: str) -> bool:
     return not path.endswith("}")
 
 
-def _route(path: str, respond: Respond) -> Route:
-    return Route(path, _Answering(respond))
+def _route(state: WebState, path: str, respond: Respond) -> Route:
+    return Route(path, _Answering(state, respond))
 
 
 class _Answering:
     """An ASGI app of one path, for every method. Problems become answers here."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, state: WebState, respond: Respond) -> None:
+        self._state = state
         self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,6 +89,8 @@ class _Answering:
         except Refused as refused:
             response = problem_response(refused)
         except EvenbeatError as error:
+            if isinstance(error, problems.OUTAGES):
+                self._state.outages.note(error)
             response = problem_response(problems.refusal(error))
         except ClientDisconnect:
             return
@@ -91,7 +98,11 @@ class _Answering:
             fields = {"component": "web", "method": request.method, "path": request.url.path}
             _log.exception("a request failed", extra=fields)
             response = problem_response(problems.unexpected())
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        except Refused as refused:
+            # A stream that has not begun: only now it is known that there is no room for it.
+            await problem_response(refused)(scope, receive, send)
 
 
 def problem_response(refused: Refused) -> Response:
@@ -119,9 +130,17 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
     _check_path(request.path_params)
     query = read_query(request.query_params.multi_items(), found.query)
     tenant = _tenant(state, principal, found, query)
+    with nullcontext() if found.is_stream else state.requests.counted(principal):
+        call = await _read_call(state, principal, tenant, found, query, request)
+        return await run_in_threadpool(_answered, found, call)
+
+
+async def _read_call(
+    state: WebState, principal: Principal, tenant: str | None, found: Endpoint, query: Any, request: Request
+) -> Call[Any, Any]:
     raw = await _body_in_time(request) if found.method != "GET" else b""
     body = read_body(raw, request.headers.get("content-type", ""), found.body)
-    call: Call[Any, Any] = Call(
+    return Call(
         state=state,
         app=state.app,
         principal=principal,
@@ -133,7 +152,6 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
         idempotency_key=_idempotency_key(request, found),
         last_event_id=request.headers.get("last-event-id"),
     )
-    return await run_in_threadpool(_answered, found, call)
 
 
 def _answered(found: Endpoint, call: Call[Any, Any]) -> Response:
@@ -180,7 +198,10 @@ async def admitted(state: WebState, request: Request) -> Principal:
     known = state.gate.recognise(authorization, address)
     if known is not None:
         return known
-    return await run_in_threadpool(state.gate.authenticate, authorization, address)
+    # Threads of their own: while the store is slow, senders without a token leave the others theirs.
+    return await anyio.to_thread.run_sync(
+        state.gate.authenticate, authorization, address, limiter=state.token_checks
+    )
 
 
 def _tenant(state: WebState, principal: Principal, found: Endpoint, query: object) -> str | None:
@@ -277,20 +298,20 @@ def starlette_app(state: WebState, more: Iterable[Route] = ()) -> Starlette:
             hint=f"GET {PREFIX}/openapi.json lists the paths",
         )
 
-    made = [*more, *routes(state), _route("/{path:path}", missing)]
+    made = [*more, *routes(state), _route(state, "/{path:path}", missing)]
     for route in made:
         # Starlette's patterns also match a path with a line break at its end, and none with one inside.
         route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
     app = Starlette(routes=made)
-    app.router.default = _Missing(missing, app.router.not_found)
+    app.router.default = _Missing(state, missing, app.router.not_found)
     return app
 
 
 class _Missing:
     """Answers requests whose target is not a path: ``OPTIONS *``, ``GET http://host/…``, web sockets."""
 
-    def __init__(self, respond: Respond, not_http: ASGIApp) -> None:
-        self._http = _Answering(respond)
+    def __init__(self, state: WebState, respond: Respond, not_http: ASGIApp) -> None:
+        self._http = _Answering(state, respond)
         self._not_http = not_http
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,8 @@ from evenbeat.errors import shown
 from evenbeat.web.problems import Refused
 
 LONGEST_BODY = 2_000_000
-NOT_BLANK = r"\S"
+_VISIBLE = r"[^\x00-\x1f\x7f-\x9f]"
+ONE_LINE = rf"^{_VISIBLE}*[^\s\x00-\x1f\x7f-\x9f]{_VISIBLE}*$"
 MOST_NESTED = 100
 """How many levels of lists and objects a body may have."""
 S = TypeVar("S", bound=msgspec.Struct)
@@ -49,7 +50,7 @@ _PATTERNS = {
     NAME_PATTERN: NAMES,
     LABEL_PATTERN: LABELS,
     TASK_PATTERN: "1 to {maxLength} visible characters",
-    NOT_BLANK: "a text with a visible character",
+    ONE_LINE: "one line of visible characters",
 }
 
 

@@ -78,6 +78,8 @@ class Endpoint(NamedTuple):
     summary: str
     has_etag: bool
     is_idempotent: bool
+    is_stream: bool
+    """Whether its answer goes on for long. It counts as a stream, not as a request."""
 
     @property
     def group(self) -> str:
@@ -101,6 +103,7 @@ def endpoint(
     status: HTTPStatus = HTTPStatus.OK,
     has_etag: bool = False,
     is_idempotent: bool = False,
+    is_stream: bool = False,
 ) -> Callable[[Callable[[Call[Q, B]], object]], Callable[[Call[Q, B]], object]]:
     """Register a function as an endpoint. The first line of its docstring is its summary.
 
@@ -124,6 +127,7 @@ def endpoint(
                 handler.__doc__.partition("\n")[0],
                 has_etag,
                 is_idempotent,
+                is_stream,
             )
         )
         return handler

@@ -1,8 +1,9 @@
 """Idempotency-Key: a repeated request adds nothing.
 
-The creator of a run may choose its id, so the key becomes the id. For a schedule, the store keeps a note of
-the request, written before the schedule and again after it. By the note, the server distinguishes a repeated
-request from another request for the same name.
+The creator of a run may choose its id, so the key becomes the id. It is known as long as the run is kept.
+
+For a schedule, the store keeps a note of the request for a day, written before the schedule and again after
+it. By the note, the server distinguishes a repeated request from another request for the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from evenbeat.web.endpoint import Call
 from evenbeat.web.problems import Refused
 
 KIND = "idempotency"
-# How long a request can be repeated.
+# How long a request that creates a schedule can be repeated.
 KEPT = 86_400_000
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -31,8 +30,6 @@ from evenbeat.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-
-_log = logging.getLogger("evenbeat.web.problems")
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -107,6 +104,10 @@ _STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
 )
 
 
+OUTAGES = (StoreUnavailable, SchemaTooNew, AppImportError)
+"""Errors whose reason is for the log of the server alone."""
+
+
 def refusal(error: EvenbeatError) -> Refused:
     """Return the answer for an error that a method of the app raised."""
     status = next(
@@ -123,9 +124,8 @@ def refusal(error: EvenbeatError) -> Refused:
         problem = f"schedule {shown(error.name)} of tenant {shown(error.tenant)} exists already"
         hint = "PATCH its path to change it, or choose another name"
         return Refused(status, kind, problem, field="name", value=error.name, hint=hint)
-    if isinstance(error, (StoreUnavailable, SchemaTooNew, AppImportError)):
+    if isinstance(error, OUTAGES):
         # The reason may name hosts, users and files, and the sender may not have shown a token yet.
-        _log.warning("a request failed, the client may repeat it: %s", error, extra={"component": "web"})
         return Refused(
             status,
             kind,

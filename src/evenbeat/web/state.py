@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import anyio
+
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.access import Gate
 from evenbeat.web.catalogue import Catalogue, late_keys
 from evenbeat.web.changes import ChangeWatch
+from evenbeat.web.limits import REQUESTS_OF_TOKEN, STREAMS, STREAMS_OF_TOKEN, TOKEN_CHECKS, Limit
+from evenbeat.web.outages import OutageLog
 from evenbeat.web.search import CataloguePage, CatalogueQuery
 from evenbeat.web.settings import WebSettings
 from evenbeat.web.streams import Hub
@@ -22,6 +26,10 @@ class WebState:
         self.settings = settings
         self.gate = Gate(app.tokens, settings)
         self.hub = Hub()
+        self.requests = Limit("requests", REQUESTS_OF_TOKEN)
+        self.streams = Limit("streams", STREAMS_OF_TOKEN, STREAMS)
+        self.token_checks = anyio.CapacityLimiter(TOKEN_CHECKS)
+        self.outages = OutageLog()
         self._catalogue = Catalogue()
         self._watch: ChangeWatch | None = None
         self._starting = threading.Lock()

@@ -48,10 +48,10 @@ _Source: TypeAlias = tuple[list[Document], Index]
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     def fetch(after: Position | None, limit: int) -> tuple[Iterable[RunRecord], Position | None]:
         documents: list[Document] = []
-        fields = dict.fromkeys(query.without, False) or None
+        fields: Document = dict.fromkeys(map(str, query.without), False)
         for where, index in search_filters(query, after):
             documents += session.find(
-                "find runs", RUNS, where, fields=fields, sort=_NEWEST_FIRST, limit=limit, hint=index
+                "find runs", RUNS, where, fields=fields or None, sort=_NEWEST_FIRST, limit=limit, hint=index
             )
         documents = sorted(documents, key=_order)[:limit]
         position = None

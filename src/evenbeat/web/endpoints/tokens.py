@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.app.tokens import LONGEST_NAME
 from evenbeat.core.tokens import NewToken, Role, Token
-from evenbeat.web.binding import NOT_BLANK
+from evenbeat.web.binding import ONE_LINE
 from evenbeat.web.bodies import body_of, list_of
 from evenbeat.web.endpoint import Call, endpoint
 from evenbeat.web.shapes import Label, Span
@@ -48,7 +48,7 @@ def list_tokens(call: Call[Any, Any]) -> object:
 class WantedToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A token to create."""
 
-    name: Annotated[str, Meta(pattern=NOT_BLANK, max_length=LONGEST_NAME)]
+    name: Annotated[str, Meta(pattern=ONE_LINE, max_length=LONGEST_NAME)]
     role: Role = "viewer"
     tenant: Label | None = None
     expires: Span | UnsetType | None = UNSET
