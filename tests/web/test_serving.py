@@ -12,10 +12,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evenbeat import Scheduler
+from evenbeat.supervision.web_process import WebProcess
 from evenbeat.web import web_app
 from evenbeat.web.serving import CannotListen, WebServer, listen
 from tests.faults.fleet import wait_until
@@ -136,6 +138,25 @@ def test_the_command_ends_with_zero_after_a_signal_and_without_its_parent(tmp_pa
         end(process)
         assert process.wait(30) == 0, log.read_text()
     os.close(reading)
+
+
+def test_a_web_process_that_worked_for_long_is_started_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = WebProcess([])
+    clock, lengths, pauses = [0.0], [0.0, 1.0, 30.0, 31.0, 1.0], []
+
+    def run() -> int | None:
+        if not lengths:
+            return None
+        clock[0] += lengths.pop(0)
+        return 1
+
+    monkeypatch.setattr("evenbeat.supervision.web_process.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(api, "_run", run)
+    monkeypatch.setattr(api, "_stopping", SimpleNamespace(is_set=lambda: False, wait=pauses.append))
+    api._keep()
+    assert pauses == [1.0, 2.0, 4.0, 1.0, 2.0]
+    for descriptor in api._alive:
+        os.close(descriptor)
 
 
 def test_the_command_refuses_to_serve_without_tokens_to_other_machines(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord, Skipped
 from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_words
-from evenbeat.observe.phrases import measured, span
+from evenbeat.observe.phrases import measured, some, span
 from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
 from evenbeat.rules.why import Finding, TickFacts
 from evenbeat.triggers import Cron
+
+_MOST_NODES = 3
 
 
 class Case(NamedTuple):
@@ -312,7 +314,8 @@ def _too_new(case: Case) -> Words:
 def _due(case: Case) -> Words:
     late = span(case.facts.now - (case.facts.place.tick or 0))
     words = f"the tick of {_tick(case)} has been due for {late}, and a node may fire it any moment"
-    return Words(words, [case.speaker.fact(f"live nodes that fire schedules: {_named(case.facts.tickers)}")])
+    nodes = some(case.facts.tickers, _MOST_NODES)
+    return Words(words, [case.speaker.fact(f"live nodes that fire schedules: {nodes}")])
 
 
 def _due_fact(case: Case) -> Iterator[Fact]:
@@ -366,8 +369,3 @@ _SCHEDULE: dict[Verdict, Callable[[Case], Words]] = {
     "purged": _purged,
     "missing": _missing,
 }
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
@@ -40,6 +41,12 @@ def measured(length: timedelta | float) -> str:
 def count(number: int, thing: str, things: str | None = None) -> str:
     """Return ``1 run`` or ``2,000 runs``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def some(names: Sequence[str], most: int, more: int = 0) -> str:
+    """Return the first names, and how many others there are: ``a, b and 3 more``. ``more`` are not listed."""
+    rest = len(names) + more - most
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def timespec(instants: list[int]) -> str:

@@ -10,11 +10,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 
 from evenbeat.processes.signals import describe_exit
 
-# Seconds before an API that ended is started again; doubled each time, up to the longest.
+# Seconds before a process that ended is started again: doubled each time, up to the longest. One that worked
+# for longer than that starts again with the first.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 # Seconds that it may take to end by itself.
 _STOP_PATIENCE = 12.0
@@ -27,7 +29,7 @@ class WebProcess:
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = list(arguments)
-        # Nothing is ever written: the child's end reads an end of file when this process is gone.
+        # Nothing is ever written to this pipe: the child reads an end of file when this process is gone.
         self._alive = os.pipe()
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
@@ -54,9 +56,12 @@ class WebProcess:
     def _keep(self) -> None:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
+            began = time.monotonic()
             code = self._run()
             if code is None or self._stopping.is_set():
                 return
+            if time.monotonic() - began > _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
             _log.error(
                 "the web process ended (%s) and is started again in %g s",
                 describe_exit(code),

@@ -16,7 +16,7 @@ from evenbeat.cli.store_input import all_tenants_option, complete_schedule, open
 from evenbeat.core.figures import FailureGroup, FailureReport
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
-from evenbeat.observe.phrases import count
+from evenbeat.observe.phrases import count, some
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -80,7 +80,7 @@ def command(
             [
                 Column("runs", [f"{group.count:,}" for group in groups], justify="right"),
                 Column("error", [printable(group.error, keep="") for group in groups], wraps=30),
-                Column("tasks", [_some(group.tasks) for group in groups], drop=2, wraps=16),
+                Column("tasks", [some(group.tasks, _NAMES) for group in groups], drop=2, wraps=16),
                 Column("newest", [local.ago(group.newest) for group in groups], drop=1),
                 Column("group", [group.id for group in groups]),
             ]
@@ -103,8 +103,3 @@ def _what_next(group: FailureGroup) -> Iterable[RenderableType]:
     """Yield commands about the largest group."""
     yield styled((f"evenbeat runs show {group.runs[0]}", "cyan"))
     yield styled((f"evenbeat runs retry --all --error-group {group.id}", "cyan"))
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more

@@ -17,7 +17,7 @@ from evenbeat.core.durations import write_duration
 from evenbeat.core.forecasts import LONGEST_BY_HOUR, LONGEST_BY_MINUTE, Forecast, ForecastPeak, SpreadProposal
 from evenbeat.core.instants import from_ms, to_ms, write_instant
 from evenbeat.core.json_form import json_form
-from evenbeat.observe.phrases import count, span
+from evenbeat.observe.phrases import count, some, span
 from evenbeat.timeline.extra import has_numpy
 
 if TYPE_CHECKING:
@@ -81,11 +81,9 @@ def command(
         found = app.forecast(
             hours, since=begin, by="minute" if by_minute else "hour", all_tenants=all_tenants
         )
-    counts = [*found.counts] if by_minute else [n for runs in found.counts for n in (runs, *[0] * 59)]
-    start = to_ms(found.start)
-    meetings = [peak for peak in found.peaks if len(peak.schedules) + peak.more > 1]
-    mean = found.mean if by_minute else found.mean / 60
-    notes = [*_hints(meetings, mean), *found.notes]
+    counts = _by_minute(found)
+    meetings = _meetings(found)
+    notes = [*_hints(found), *found.notes]
     length = count(hours, "hour")
     window = f"in the next {length}" if since is None else f"in {length} from {local.full(found.start)}"
 
@@ -98,7 +96,7 @@ def command(
         peak = found.peaks[0].runs
         yield f"{window}, up to {peak:,} a minute ({local.zone.name})"
         yield ""
-        yield BarChart(counts, start, minutes, local.zone)
+        yield BarChart(counts, to_ms(found.start), minutes, local.zone)
         if meetings:
             yield ""
             yield _table(meetings[:_LINES], local)
@@ -111,8 +109,25 @@ def command(
             yield ""
             yield listed(lines)
 
+    answer(_document(found, notes, minutes, local), people, as_json=as_json)
+
+
+def _by_minute(found: Forecast) -> list[int]:
+    """Return the counts by the minute; those of an hour are in its first minute."""
+    if found.by == "minute":
+        return [*found.counts]
+    return [number for runs in found.counts for number in (runs, *[0] * 59)]
+
+
+def _meetings(found: Forecast) -> list[ForecastPeak]:
+    """Return the peaks in which several schedules start together."""
+    return [peak for peak in found.peaks if len(peak.schedules) + peak.more > 1]
+
+
+def _document(found: Forecast, notes: list[str], minutes: int | None, local: LocalTime) -> dict[str, Any]:
+    counts, start = _by_minute(found), to_ms(found.start)
     step = minutes or fitting(counts, start, 110, local.zone)
-    document: dict[str, Any] = {
+    return {
         "from": json_form(found.start),
         "until": json_form(found.end),
         "schedules": found.schedules,
@@ -129,17 +144,18 @@ def command(
                 "schedules": json_form(peak.schedules),
                 "more": peak.more,
             }
-            for peak in meetings
+            for peak in _meetings(found)
         ],
         "quiet": json_form(found.quiet),
         "proposals": json_form(found.proposals),
         "notes": notes,
     }
-    answer(document, people, as_json=as_json)
 
 
-def _hints(meetings: list[ForecastPeak], mean: float) -> Iterator[str]:
-    if meetings and meetings[0].runs >= _PEAK and meetings[0].runs >= _STEEP * mean:
+def _hints(found: Forecast) -> Iterator[str]:
+    mean = found.mean if found.by == "minute" else found.mean / 60
+    meetings = _meetings(found)
+    if meetings and meetings[0].runs >= max(_PEAK, _STEEP * mean):
         yield "write H for the minute ('H * * * *'): each schedule gets its own minute; or set a spread"
 
 
@@ -155,15 +171,9 @@ def _quiet_words(found: Forecast, local: LocalTime) -> Iterator[str]:
 
 
 def _proposal_words(proposal: SpreadProposal, local: LocalTime) -> str:
-    names = _name_words(proposal.schedules, proposal.more)
+    names = some(proposal.schedules, _NAMES, proposal.more)
     fall = f"{proposal.peak_before:,} to {proposal.peak_after:,} runs a minute"
     return f"{write_duration(proposal.spread)} for {names} lowers {local.near(proposal.at)} from {fall}"
-
-
-def _name_words(names: tuple[str, ...], more: int) -> str:
-    words = ", ".join(names[:_NAMES])
-    rest = len(names) + more - _NAMES
-    return f"{words} and {rest:,} more" if rest > 0 else words
 
 
 def _table(meetings: list[ForecastPeak], local: LocalTime) -> Fitted:
@@ -176,6 +186,6 @@ def _table(meetings: list[ForecastPeak], local: LocalTime) -> Fitted:
         [
             Column("busiest", [when(peak) for peak in meetings]),
             Column("runs", [f"{peak.runs:,}" for peak in meetings], justify="right"),
-            Column("schedules", [_name_words(peak.schedules, peak.more) for peak in meetings], wraps=20),
+            Column("schedules", [some(peak.schedules, _NAMES, peak.more) for peak in meetings], wraps=20),
         ]
     )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.option_flags import setting_flags
 from evenbeat.core.options import NODE
+
+if TYPE_CHECKING:
+    from evenbeat.config import Settings
+    from evenbeat.supervision.supervisor import Supervisor
 
 _HEALTH = ("health_port", "health_host")
 _WEB = ("web_host", "web_port", "web_hosts", "web_proxies")
@@ -82,8 +86,11 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, web: bool, **flag
         wait_for_store=patience,
         health_address=None if port is None else (settings["health_host"], port),
     )
-    if not web:
-        return supervisor.run()
+    return _with_web(supervisor, target, settings) if web else supervisor.run()
+
+
+def _with_web(supervisor: Supervisor, target: str, settings: Settings) -> int:
+    """Run the supervisor, and beside it a process that serves the API with the same settings."""
     from evenbeat.supervision.web_process import WebProcess
 
     names = (*_WEB, "log_format", "log_level")
