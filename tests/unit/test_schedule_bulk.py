@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from evenbeat import BulkResult, InvalidValue, Schedule, Scheduler, StoreUnavailable, acting_as, every
 from evenbeat.app import bulk, schedule_search
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.rules import changes
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
+from evenbeat.stores.base import Claim, Page, ScheduleQuery, Write, Written
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -77,6 +77,8 @@ def sampled(result: BulkResult[Schedule]) -> list[str]:
     return [row.name for row in result.sample]
 
 
+QUEUES = ("default", "slow")
+
 # -- the filter ----------------------------------------------------------------------------------------------
 
 
@@ -90,6 +92,9 @@ def sampled(result: BulkResult[Schedule]) -> list[str]:
         ({"tag": "billing", "tenant": "acme"}, ["other"]),
         ({"text": "BILL"}, ["bill-eu", "bill-us"]),
         ({"text": "invoices"}, ["bill-us"]),
+        ({"text": "MAIL"}, ["clean", "digest"]),  # the task
+        ({"text": "billing"}, ["bill-eu", "bill-us"]),  # a tag
+        ({"text": "usmail"}, []),  # not across two fields
         ({"text": ""}, ["bill-eu", "bill-us", "clean", "digest"]),
         ({"queue": "slow"}, ["bill-eu"]),
         ({"task": "mail"}, ["clean", "digest"]),
@@ -108,6 +113,60 @@ def test_schedules_are_listed_by_filter(
     assert [row.name for row in app.schedules.list(**chosen)] == names
 
 
+def end_run(app: Scheduler, name: str, *, fails: bool) -> None:
+    """Let a run of the schedule begin and end."""
+    run_id = app.schedules.run_now(name).id
+    now = app.store.now()
+    claim = Claim(worker="w", token=run_id, limit=1, now=now, lease=30_000, tasks=None, queues=QUEUES)
+    (run,) = app.store.claim_runs(claim).runs
+    ends = attempts.failed(run, "boom", now, "end") if fails else attempts.succeeded(run, None, now, "end")
+    assert app.store.settle_runs([ends]) == [True]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({"failing": True}, ["bill-us", "digest"]),
+        ({"failing": False}, ["bill-eu", "clean", "soon"]),
+        ({"failing": True, "task": "work"}, ["bill-us"]),
+        ({"late": True}, ["digest", "soon"]),
+        ({"late": False}, ["bill-eu", "bill-us", "clean"]),
+        ({"late": True, "state": "paused"}, []),
+        ({"late": True, "failing": True, "text": "mail"}, ["digest"]),
+        ({"late": True, "limit": 1}, ["digest"]),
+        ({"late": True, "tenant": "acme"}, []),
+    ],
+)
+def test_lists_and_bulk_changes_find_failing_and_late_schedules(
+    app: Scheduler, clock: VirtualClock, chosen: dict[str, Any], names: list[str]
+) -> None:
+    for name in ("bill-eu", "bill-us", "digest"):
+        end_run(app, name, fails=True)
+    clock.advance("1s")
+    end_run(app, "bill-eu", fails=False)
+    app.schedules.reschedule("digest", "1m")
+    app.schedules.add("soon", every("1m"), "work")
+    app.schedules.pause("clean", until="1m")
+    clock.advance("90s")
+    assert app.schedules.list(late=True) == []
+    clock.advance("1ms")
+    assert [row.name for row in app.schedules.list(**chosen)] == names
+    if "state" not in chosen and "limit" not in chosen:
+        assert sampled(app.schedules.delete_all(dry_run=True, **chosen)) == names
+
+
+def test_a_late_schedule_that_fires_meanwhile_is_left_alone(
+    app: Scheduler, store: Contested, clock: VirtualClock
+) -> None:
+    app.schedules.reschedule("bill-eu", "59m")
+    clock.advance("2h")
+    store.overtake = lambda: store.fire_due(clock.now, 1, plan)
+    done = app.schedules.pause_all(late=True)
+    (refused,) = done.refused
+    assert (done.done, refused.id) == (2, "bill-eu")
+    assert refused.why == "schedule bill-eu has changed, and does not match any more"
+
+
 def test_a_search_reads_no_more_rows_than_it_needs(app: Scheduler, store: Contested) -> None:
     def limits(**chosen: Any) -> list[int]:
         store.limits.clear()
@@ -119,6 +178,8 @@ def test_a_search_reads_no_more_rows_than_it_needs(app: Scheduler, store: Contes
     # The store can't compare these: a page of few rows might have none that match.
     for chosen in ({"text": "e"}, {"queue": "default"}, {"tag": "billing"}, {"managed_by": "api"}):
         assert limits(limit=1, **chosen) == [500]
+    for flag in ("failing", "late"):
+        assert limits(limit=1, **{flag: True}) == limits(limit=1, **{flag: False}) == [500]
 
 
 def test_a_damaged_row_still_matches_whatever_its_state(app: Scheduler, store: Contested) -> None:
@@ -153,6 +214,10 @@ def test_a_filter_with_a_misspelt_option_is_refused(app: Scheduler) -> None:
         not_text: Any = {name: 7}
         with pytest.raises(InvalidValue, match=f"{name} 7 is not a text"):
             app.schedules.list(**not_text)
+    for name in ("failing", "late"):
+        not_flag: Any = {name: "no"}
+        with pytest.raises(InvalidValue, match=f'{name} "no" is not True or False'):
+            app.schedules.list(**not_flag)
 
 
 # -- bulk changes --------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.schedule_filters import Entry, entry_of
 from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.stores.pages import write_position
 from evenbeat.stores.sqlite.store import SqliteStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web.catalogue import MOST_LATE, Catalogue, ScheduleChange, late_keys
-from evenbeat.web.entries import EMPTY, POSITIONS, Entry, Snapshot, entry_of
+from evenbeat.web.entries import EMPTY, POSITIONS, Snapshot
 from evenbeat.web.search import CatalogueQuery, search
 from tests.web.activity import Activity
 

@@ -202,6 +202,11 @@ def test_a_run_is_cancelled_and_retried_and_explained(site: Site) -> None:
 def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
     for name in ("a1", "a2", "b1"):
         site.app.schedules.add(name, every("1h"), "work", tags=[name[0]])
+    for chosen, matched in (({"text": "WORK"}, 3), ({"failing": True}, 0), ({"late": False}, 3)):
+        # The list and the bulk change share one filter.
+        query = "&".join(f"{name}={str(value).lower()}" for name, value in chosen.items())
+        assert site.get(f"schedules?{query}")["matched"] == matched
+        assert site.post("bulk/schedules", {"action": "pause", "filter": chosen})["matched"] == matched
     asked = {"action": "pause", "filter": {"tag": "a"}, "note": "away"}
     counted = site.post("bulk/schedules", asked)
     assert (counted["matched"], counted["done"]) == (2, 0)
@@ -396,7 +401,7 @@ def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:
     problem = assert_problem(
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.name"
     )
-    assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by"
+    assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by, failing, late"
     body = {"action": "pause", "filter": {"state": "off"}}
     problem = assert_problem(
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.state"

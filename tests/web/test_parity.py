@@ -193,8 +193,6 @@ MORE_IN_CLI = {
 }
 _CATALOGUE = "the server's catalogue of schedules answers it; a store would have to read all of them"
 MORE_IN_REST = {
-    "GET /schedules failing": _CATALOGUE,
-    "GET /schedules late": _CATALOGUE,
     "GET /schedules sort": _CATALOGUE,
     "GET /schedules cursor": _CATALOGUE,
     "POST /schedules id": "a repeated create with the same Idempotency-Key succeeds; in Python it is refused",

@@ -132,12 +132,15 @@ class Schedules:
         queue: str | None = None,
         tag: str | None = None,
         managed_by: str | None = None,
+        failing: bool | None = None,
+        late: bool | None = None,
         limit: int | None = None,
     ) -> list[Schedule]:
         """Return schedules in the order of tenant and name; deleted ones only if ``state`` asks for them.
 
-        ``text`` is a part of the name or the description, in upper or lower case. ``managed_by`` is ``code``
-        for schedules of decorated tasks, else ``api``.
+        ``text`` is a part of the name, the task, a tag or the description, in upper or lower case.
+        ``managed_by`` is ``code`` for schedules of decorated tasks, else ``api``. A schedule is ``failing``
+        if its last run failed, and ``late`` if it should have fired more than 30 s ago.
         """
         chosen = ScheduleFilter(
             text=text,
@@ -145,6 +148,8 @@ class Schedules:
             queue=queue,
             tag=tag,
             managed_by=managed_by,
+            failing=failing,
+            late=late,
             tenant=tenant,
             all_tenants=all_tenants,
         )

@@ -13,7 +13,7 @@ from evenbeat.cli.bulk import BulkAction, act_on_all, limit_option
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import json_option
-from evenbeat.cli.schedule_filter import read_filter, schedule_filter_options
+from evenbeat.cli.schedule_filter import is_narrowed, read_filter, schedule_filter_options
 from evenbeat.cli.store_input import complete_schedule, store_options
 from evenbeat.core.results import BulkResult, Schedule
 
@@ -73,8 +73,9 @@ def read_bulk_flags(name: str | None, given: dict[str, Any]) -> BulkFlags:
     """Return the options of ``--all``; refuse them beside a name, and a command with neither."""
     if given["every"] == (name is not None):
         raise click.UsageError("give the name of a schedule, or --all")
-    chosen: dict[str, Any] = {**read_filter(given)}
-    if name is not None and any([given["state"], *chosen.values()]):
+    narrowing = read_filter(given)
+    chosen: dict[str, Any] = {**narrowing}
+    if name is not None and (given["state"] or chosen["all_tenants"] or is_narrowed(narrowing)):
         raise click.UsageError("options that match schedules go with --all")
     if given["state"] is not None:
         chosen["state"] = given["state"]

@@ -13,7 +13,9 @@ from evenbeat.cli.store_input import all_tenants_option, complete_tag
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--text", metavar="TEXT", help="Only schedules with this text in name or description."),
+    click.option(
+        "--text", metavar="TEXT", help="Only schedules with this text in the name, task, tags or description."
+    ),
     click.option("--task", metavar="TASK", help="Only schedules of this task."),
     click.option("--queue", metavar="NAME", help="Only schedules whose runs wait in this queue."),
     click.option("--tag", metavar="TAG", shell_complete=complete_tag, help="Only schedules with this tag."),
@@ -21,6 +23,16 @@ _OPTIONS = (
         "--managed-by",
         type=click.Choice(["code", "api"]),
         help="Only schedules of tasks in the code, or only the others.",
+    ),
+    click.option(
+        "--failing/--not-failing",
+        default=None,
+        help="Only schedules whose last run failed, or only the others.",
+    ),
+    click.option(
+        "--late/--not-late",
+        default=None,
+        help="Only schedules that should have fired more than 30 s ago, or only the others.",
     ),
     all_tenants_option,
 )
@@ -41,6 +53,8 @@ def read_filter(options: dict[str, Any]) -> ScheduleFilter:
         queue=options.pop("queue"),
         tag=options.pop("tag"),
         managed_by=options.pop("managed_by"),
+        failing=options.pop("failing"),
+        late=options.pop("late"),
         all_tenants=options.pop("all_tenants"),
     )
 

@@ -14,16 +14,15 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord, ScheduleState, Statistics
+from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.errors import StoreUnavailable
+from evenbeat.rules.schedule_filters import LATE_AFTER, Entry, Key, entry_of, is_failing
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
-from evenbeat.web.entries import EMPTY, Entry, Key, Snapshot, entry_of
+from evenbeat.web.entries import EMPTY, Snapshot
 from evenbeat.web.search import CataloguePage, CatalogueQuery, search
 
 ScheduleChangeKind: TypeAlias = Literal["created", "updated", "deleted"]
 
-LATE_AFTER = 30_000
-"""How long after its wake-up a schedule counts as late, in ms."""
 MOST_LATE = 2_000
 
 _PAGE = 500
@@ -149,15 +148,15 @@ class Catalogue:
                 changes[key] = replace(row.entry, failing=known is not None and known.failing)
                 if not is_first:
                     self._note(key, "created" if known is None else "updated")
-        for key, is_failing in reading.failing.items():
+        for key, fails in reading.failing.items():
             entry = changes[key] if key in changes else snapshot.entries.get(key)
             self._failing.pop(key, None)
             if entry is None:
                 continue
-            if is_failing:
+            if fails:
                 self._failing[key] = None
-            if entry.failing is not is_failing:
-                changes[key] = replace(entry, failing=is_failing)
+            if entry.failing is not fails:
+                changes[key] = replace(entry, failing=fails)
         self._snapshot = snapshot.changed(changes)
         self._read_at = now
         if reading.sweep is not None:
@@ -169,10 +168,10 @@ class Catalogue:
 
 
 def late_keys(store: Store, now: Instant, tenant: str | None = None) -> frozenset[Key]:
-    """Return the keys of active schedules that should have fired at least 30 s ago.
+    """Return the keys of active schedules that should have fired more than 30 s ago.
 
-    The store finds them by their wake-up. If there are more than 2,000 (no node is alive), returns the first
-    2,000 by tenant and name.
+    The store finds them by their wake-up, by the same rule as ``is_late``. If there are more than 2,000 (no
+    node is alive), returns the first 2,000 by tenant and name.
     """
     query = ScheduleQuery(tenant=tenant, states=("active",), wakes_before=now - LATE_AFTER, limit=_PAGE)
     return frozenset(record.key for record in islice(_records(store, query), MOST_LATE))
@@ -297,10 +296,5 @@ def _read_failing(store: Store, keys: Iterable[Key]) -> dict[Key, bool]:
     left = iter(keys)
     failing: dict[Key, bool] = {}
     while batch := list(islice(left, _PAGE)):
-        failing |= {(s.tenant, s.schedule): _is_failing(s) for s in store.statistics(batch)}
+        failing |= {(s.tenant, s.schedule): is_failing(s) for s in store.statistics(batch)}
     return failing
-
-
-def _is_failing(statistics: Statistics) -> bool:
-    failure, success = statistics.last_failure, statistics.last_success
-    return failure is not None and (success is None or success < failure)

@@ -1,82 +1,19 @@
-"""Entries of the catalogue, and snapshots of all entries in several orders. Pure."""
+"""Snapshots of the catalogue: the entries of all schedules, in several orders. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from sys import intern
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias
 
-import msgspec
-
-from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord, ScheduleState
-
-Key: TypeAlias = tuple[str, str]
-"""(tenant, name)."""
+from evenbeat.rules.schedule_filters import Entry, Key
 
 Order: TypeAlias = Literal["name", "updated_at", "task"]
 Position: TypeAlias = tuple[str | int, ...]
 """The values that an order compares. No two entries have the same position."""
 
-# Stands between the fields, so that no search matches across two of them.
-_BETWEEN = "\0"
 # Sorting all entries again costs as much as inserting so many.
 _MOST_INSERTED = 500
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fields of a schedule that searches compare. Entries share equal texts."""
-
-    tenant: str
-    name: str
-    task: str
-    state: ScheduleState
-    queue: str
-    managed_by: str
-    trigger: str
-    tags: tuple[str, ...]
-    text: str
-    """Name, task, tags and description in lower case."""
-    generation: int
-    revision: int
-    updated_at: Instant
-    failing: bool = False
-    """Whether the last run that succeeded or failed has failed."""
-
-    @property
-    def key(self) -> Key:
-        return (self.tenant, self.name)
-
-
-def entry_of(record: ScheduleRecord) -> Entry:
-    """Return the entry of a schedule, as if it were not failing."""
-    searched = (record.name, record.task, record.tags, record.description)
-    return Entry(
-        tenant=intern(record.tenant),
-        name=record.name,
-        task=intern(record.task),
-        state=cast("ScheduleState", intern(record.state)),
-        queue=intern(record.queue),
-        managed_by=intern(record.managed_by),
-        trigger=_shared(record.trigger),
-        tags=_words(record.tags),
-        text=_BETWEEN.join(searched).casefold(),
-        generation=record.generation,
-        revision=record.revision,
-        updated_at=record.updated_at,
-    )
-
-
-@lru_cache(maxsize=4096)
-def _shared(text: str) -> str:
-    return text
-
-
-@lru_cache(maxsize=4096)
-def _words(tags: str) -> tuple[str, ...]:
-    return tuple(map(intern, tags.split()))
 
 
 def _by_name(entry: Entry) -> Position:

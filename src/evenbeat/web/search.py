@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
-import msgspec
-
 from evenbeat.core.checks import check_one_of, check_whole
-from evenbeat.core.records import ScheduleState
 from evenbeat.errors import InvalidValue
+from evenbeat.rules.schedule_filters import Entry, Key, ScheduleCriteria, matching
 from evenbeat.stores.pages import read_position, write_position
-from evenbeat.web.entries import POSITIONS, Entry, Key, Order, Position, Snapshot
+from evenbeat.web.entries import POSITIONS, Order, Position, Snapshot
 
 Sort: TypeAlias = Literal["name", "-name", "updated_at", "-updated_at", "task"]
 """The field to sort by, with a minus for descending order. Equal values are sorted by name, then tenant."""
@@ -20,25 +19,13 @@ Sort: TypeAlias = Literal["name", "-name", "updated_at", "-updated_at", "task"]
 MOST_ON_A_PAGE = 500
 MOST_COUNTED = 1_000
 
-# How many entries to filter before the next look at how many were found. A list comprehension over many
-# entries takes half the time of a loop with all conditions.
+# How many entries to filter before the next look at how many were found.
 _CHUNK = 4_096
 
 
-class CatalogueQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A search in the catalogue. A filter that is None matches every schedule."""
+class CatalogueQuery(ScheduleCriteria, frozen=True, kw_only=True):
+    """A search in the catalogue. ``late_keys`` finds the late schedules."""
 
-    text: str | None = None
-    """Found in the name, the task, the tags or the description, in upper or lower case."""
-    tenant: str | None = None
-    state: ScheduleState | None = None
-    task: str | None = None
-    tag: str | None = None
-    queue: str | None = None
-    managed_by: str | None = None
-    failing: bool | None = None
-    late: bool | None = None
-    """Whether it is one of the late schedules, which the caller has from ``late_keys``."""
     sort: Sort = "name"
     limit: int = 100
     cursor: str | None = None
@@ -76,10 +63,8 @@ def search(snapshot: Snapshot, query: CatalogueQuery, late: frozenset[Key] = fro
         # There are few late ones: filtering all entries would take longer.
         known = (snapshot.entries.get(key) for key in late)
         order = sorted((entry for entry in known if entry is not None), key=POSITIONS[query.order])
-    elif query.late is False and late:
-        order = [entry for entry in order if entry.key not in late]
-    counted = _first(order, query, None, MOST_COUNTED + 1)
-    found = counted if after is None else _first(order, query, after, query.limit + 1)
+    counted = list(islice(_matches(order, query, late, None), MOST_COUNTED + 1))
+    found = counted if after is None else list(islice(_matches(order, query, late, after), query.limit + 1))
     page = found[: query.limit]
     return CataloguePage(
         tuple(entry.key for entry in page),
@@ -89,14 +74,12 @@ def search(snapshot: Snapshot, query: CatalogueQuery, late: frozenset[Key] = fro
     )
 
 
-def _first(order: list[Entry], query: CatalogueQuery, after: Position | None, most: int) -> list[Entry]:
-    """Return the first matching entries after a position, at most so many."""
-    found: list[Entry] = []
+def _matches(
+    order: list[Entry], query: CatalogueQuery, late: frozenset[Key], after: Position | None
+) -> Iterator[Entry]:
+    """Yield the entries that match, from the first one after a position."""
     for chunk in _chunks(order, query, after):
-        found += _matching(chunk, query)
-        if len(found) >= most:
-            break
-    return found[:most]
+        yield from matching(chunk, query, late)
 
 
 def _chunks(order: list[Entry], query: CatalogueQuery, after: Position | None) -> Iterator[list[Entry]]:
@@ -109,34 +92,6 @@ def _chunks(order: list[Entry], query: CatalogueQuery, after: Position | None) -
         begin = 0 if after is None else bisect_right(order, after, key=position)
         for start in range(begin, len(order), _CHUNK):
             yield order[start : start + _CHUNK]
-
-
-def _matching(found: list[Entry], query: CatalogueQuery) -> list[Entry]:
-    if query.tenant is not None:
-        tenant = query.tenant
-        found = [entry for entry in found if entry.tenant == tenant]
-    if query.state is not None:
-        state = query.state
-        found = [entry for entry in found if entry.state == state]
-    if query.task is not None:
-        task = query.task
-        found = [entry for entry in found if entry.task == task]
-    if query.queue is not None:
-        queue = query.queue
-        found = [entry for entry in found if entry.queue == queue]
-    if query.managed_by is not None:
-        managed_by = query.managed_by
-        found = [entry for entry in found if entry.managed_by == managed_by]
-    if query.failing is not None:
-        failing = query.failing
-        found = [entry for entry in found if entry.failing is failing]
-    if query.tag is not None:
-        tag = query.tag
-        found = [entry for entry in found if tag in entry.tags]
-    if query.text:
-        text = query.text.casefold()
-        found = [entry for entry in found if text in entry.text]
-    return found
 
 
 _POSITION_TYPES: dict[Order, Any] = {

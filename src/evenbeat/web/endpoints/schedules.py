@@ -26,7 +26,7 @@ ManagedBy = Annotated[
 ]
 
 
-class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Selects schedules."""
 
     text: (
@@ -39,12 +39,17 @@ class ScheduleFilter(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fie
     queue: Label | UnsetType = UNSET
     managed_by: ManagedBy | UnsetType = UNSET
     failing: Annotated[bool, Meta(description="Whether its last run failed.")] | UnsetType = UNSET
-    late: Annotated[bool, Meta(description="Whether a tick is 30 s late or more.")] | UnsetType = UNSET
+    late: (
+        Annotated[bool, Meta(description="Whether it should have fired more than 30 s ago.")] | UnsetType
+    ) = UNSET
 
 
 class ScheduleSearch(ScheduleFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Selects schedules, and a page of them."""
 
+    # As in TenantsQuery: a struct has one base.
+    tenant: Label | UnsetType = UNSET
+    all_tenants: bool = False
     sort: Sort = "name"
     limit: Limit = 50
     cursor: Cursor | UnsetType = UNSET
@@ -308,24 +313,11 @@ def run_schedule(call: Call[TenantQuery, RunNow]) -> object:
     return shapes.run_body(call.principal, run)
 
 
-class ScheduleFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects schedules of the tenant."""
-
-    text: (
-        Annotated[str, Meta(max_length=200, description="Part of the name or the description.")] | UnsetType
-    ) = UNSET
-    state: Literal["active", "paused", "finished"] | UnsetType = UNSET
-    task: TaskName | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    queue: Label | UnsetType = UNSET
-    managed_by: ManagedBy | UnsetType = UNSET
-
-
 class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do with the schedules that match."""
 
     action: Literal["pause", "resume", "run", "delete"]
-    filter: ScheduleFilterBody
+    filter: ScheduleFilter
     note: Text = ""
     """With ``pause``: why."""
     until: shapes.When | UnsetType = UNSET
