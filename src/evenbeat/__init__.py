@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         RunWait,
         Schedule,
         ScheduleStats,
+        ScheduleWarning,
         SkippedTicks,
     )
     from evenbeat.core.tokens import NewToken, Role, Token
@@ -129,6 +130,7 @@ __all__ = [
     "ScheduleNotFound",
     "ScheduleStats",
     "ScheduleTooNew",
+    "ScheduleWarning",
     "Scheduler",
     "SchemaTooNew",
     "SkippedTicks",
@@ -193,6 +195,7 @@ _MODULES = {
         "RunWait",
         "Schedule",
         "ScheduleStats",
+        "ScheduleWarning",
         "SkippedTicks",
     ),
     "evenbeat.core.tokens": ("NewToken", "Role", "Token"),

@@ -42,6 +42,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.Schedule,
     evenbeat.Run,
     evenbeat.RunAttempt,
+    evenbeat.ScheduleWarning,
     evenbeat.ScheduleStats,
     evenbeat.SkippedTicks,
     evenbeat.LogLine,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from evenbeat import Scheduler, acting_as, every
+from evenbeat.core.records import Record
 from evenbeat.rules import changes
 from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
@@ -197,6 +199,30 @@ def test_a_run_is_cancelled_and_retried_and_explained(site: Site) -> None:
     assert [entry["action"] for entry in site.get(f"runs/{run}/history")["items"]][:2] == ["retry", "cancel"]
     assert_problem(site.request("GET", "runs/none"), 404, "run-not-found")
     assert_problem(site.request("GET", "runs/default/none/1/2/log"), 404, "run-not-found")
+
+
+def test_a_schedule_of_a_task_that_no_node_has_is_created_with_a_warning(site: Site) -> None:
+    body = {"name": "a", "trigger": "every 1h", "task": "wrok"}
+    (warning,) = site.post("schedules", body, status=201)["warnings"]
+    assert warning == {
+        "problem": "the app does not have the task wrok: its runs wait until a node has it",
+        "hint": "did you mean work?",
+    }
+    node = {"name": "n", "worker": True, "tasks": {"secret": "thread"}}
+    record = Record(kind="node", key="n", body=json.dumps(node), expires=site.app.store.now() + 60_000)
+    assert site.app.store.put_record(record)
+    changed = site.request("PATCH", "schedules/a", json={"task": "secrt"}).json()
+    assert [each["hint"] for each in changed["warnings"]] == ["did you mean secret?"]
+    assert site.get("schedules/a")["warnings"] == []
+    # A token of one tenant does not see the nodes, so it gets no names of their tasks.
+    theirs = {**body, "name": "b", "task": "secrt"}
+    (warning,) = site.post("schedules", theirs, status=201, tenant="acme")["warnings"]
+    assert warning == {
+        "problem": "no live node has the task secrt: its runs wait until a node has it",
+        "hint": None,
+    }
+    for task in ("work", "secret"):
+        assert site.post("schedules", {**body, "name": task, "task": task}, status=201)["warnings"] == []
 
 
 def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:

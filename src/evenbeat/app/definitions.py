@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from evenbeat.app.acting import current_actor
@@ -11,7 +12,9 @@ from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.json_text import from_json
 from evenbeat.core.options import NEW_SCHEDULE
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
+from evenbeat.core.results import ScheduleWarning
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.node.presence import live_nodes
 from evenbeat.tasks.options import NewScheduleOptions, ScheduleOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
@@ -58,6 +61,25 @@ def new_schedule(
         pause_note=note,
         paused_by=current_actor().name if is_paused else "",
         **fields,
+    )
+
+
+def task_warnings(session: AppSession, task: str) -> tuple[ScheduleWarning, ...]:
+    """Return a warning if tasks are known, of this app or of live nodes, and this task is not one of them."""
+    own = {each.name for each in session.tasks}
+    if task in own:
+        return ()
+    workers = [node for node in live_nodes(session.store()) if node.worker]
+    if any(node.taker.has(task) for node in workers) or not (own or workers):
+        return ()
+    known = own.union(*(node.tasks or () for node in workers))
+    near = get_close_matches(task, sorted(known), n=1, cutoff=0.6)
+    lack = "no live node has" if workers else "the app does not have"
+    return (
+        ScheduleWarning(
+            problem=f"{lack} the task {task}: its runs wait until a node has it",
+            hint=f"did you mean {near[0]}?" if near else None,
+        ),
     )
 
 

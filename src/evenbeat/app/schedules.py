@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, Unpack, get_args, overload
 
+from msgspec.structs import replace
+
 from evenbeat.app import audit
 from evenbeat.app.accounting import account_of
 from evenbeat.app.acting import current_actor
 from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.app.declarations import Declarations
-from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of
+from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of, task_warnings
 from evenbeat.app.explaining import explain_schedule
 from evenbeat.app.rows import ScheduleRows, Try
 from evenbeat.app.run_changes import cancelled_by_hand
@@ -26,7 +28,7 @@ from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import ScheduleState
-from evenbeat.core.results import BulkResult, Run, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.core.results import BulkResult, Run, Schedule, ScheduleStats, ScheduleWarning, SkippedTicks
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.observe import views
 from evenbeat.observe.trigger_explanations import check_count, coming_ticks
@@ -75,10 +77,13 @@ class Schedules:
         """Create a schedule; ``ScheduleExists`` if the name is taken.
 
         Its first run is at the next tick, not before ``start_at``, which is also the phase of an interval.
-        ``run_now`` adds one run at once. With ``paused=True`` the schedule waits until it is resumed.
+        ``run_now`` adds one run at once. With ``paused=True`` the schedule waits until it is resumed. If
+        neither the app nor a live node has the task, the result's ``warnings`` say so.
         """
         wanted = new_schedule(self._session, name, trigger, task, payload, tenant, options)
-        return self._rows.create(wanted, start_of(self._session, start_at, wanted), run_now)
+        warnings = task_warnings(self._session, wanted.task)
+        made = self._rows.create(wanted, start_of(self._session, start_at, wanted), run_now)
+        return replace(made, warnings=warnings)
 
     def declare(
         self,
@@ -108,7 +113,9 @@ class Schedules:
                 value=name,
                 hint="give this schedule, or the task, another name",
             )
-        return self._declarations.declare(wanted, start_of(self._session, start_at, wanted), run_now)
+        warnings = task_warnings(self._session, wanted.task)
+        made = self._declarations.declare(wanted, start_of(self._session, start_at, wanted), run_now)
+        return replace(made, warnings=warnings)
 
     def get(self, name: str, *, tenant: str | None = None) -> Schedule:
         """Return the schedule of that name; ``ScheduleNotFound`` if there is none."""
@@ -277,12 +284,15 @@ class Schedules:
     ) -> Schedule:
         """Change some fields of a schedule; the others, and its pause, stay."""
         refuse_unknown(changed, (*SCHEDULE, "task", "trigger", "payload"), "a schedule")
+        warnings: tuple[ScheduleWarning, ...] = ()
         for attempt in self._tries(name, "update", tenant, if_revision):
             row = attempt.existing()
             fields = changed_fields(self._session, row, changed)
+            if "task" in changed:
+                warnings = task_warnings(self._session, fields["task"])
             if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
                 break
-        return _written(attempt.view)
+        return replace(_written(attempt.view), warnings=warnings)
 
     def reset(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> Schedule:
         """Undo edits by hand: the schedule becomes what ``declare``, or the code, last said."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
+from evenbeat.core.results import Schedule
 from evenbeat.rules.error_groups import error_line
 
 
@@ -22,6 +24,13 @@ def printable(text: str, keep: str = "\n\t") -> str:
     return "".join(
         char if char.isprintable() or char in keep else "\N{REPLACEMENT CHARACTER}" for char in text
     )
+
+
+def warning_lines(schedule: Schedule) -> Iterator[str]:
+    """Yield the warnings that a change of a schedule came back with."""
+    for warning in schedule.warnings:
+        hint = "" if warning.hint is None else f"; {warning.hint}"
+        yield printable(f"warning: {warning.problem}{hint}", keep="")
 
 
 def one_line(text: str) -> str:

@@ -30,6 +30,14 @@ of a node did not fit its payload, and it waits for another node. ``no_worker``:
 the nodes that could execute it are in use. ``next``: one of them takes it any moment."""
 
 
+class ScheduleWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """What may keep a schedule from running, though it was written."""
+
+    problem: str
+    hint: str | None
+    """What to do; None if nothing is known."""
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule: its definition and its state."""
 
@@ -89,6 +97,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The number of changes of the definition."""
     created_at: datetime
     updated_at: datetime
+    warnings: tuple[ScheduleWarning, ...] = ()
+    """In the result of ``add``, ``declare`` and ``update``: the task is not known. Empty elsewhere."""
 
     @property
     def paused(self) -> bool:

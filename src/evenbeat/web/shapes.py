@@ -106,6 +106,9 @@ def _schedule_body(principal: Principal, schedule: Schedule) -> dict[str, Any]:
     body = _values(principal, schedule, "payload")
     edited = {name: _visible(principal, name, value) for name, value in schedule.edited.items()}
     errors = {name: with_masked_texts(principal, body[name]) for name in ("last_error", "damage")}
+    if principal.tenant is not None:
+        # A hint names a task of the nodes, which only tokens for all tenants see.
+        body["warnings"] = [{**warning, "hint": None} for warning in body["warnings"]]
     return {**body, **errors, "edited": _exact(edited)}
 
 

@@ -11,7 +11,7 @@ from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, new_schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
-from evenbeat.cli.phrases import sentence
+from evenbeat.cli.phrases import sentence, warning_lines
 from evenbeat.cli.states import in_words
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
@@ -73,7 +73,9 @@ def command(
             yield f"next run {local.full(made.next_run)}, {local.away(made.next_run)}"
         if run_now:
             yield "and one run at once"
-        if len(app.tasks):
+        if made.warnings:
+            yield from warning_lines(made)
+        elif len(app.tasks):
             yield from options_unknown(app.tasks, task)
 
     answer({"schedule": json_form(made)}, people, as_json=as_json)

@@ -13,7 +13,7 @@ from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
-from evenbeat.cli.phrases import printable
+from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.core.durations import write_duration
@@ -78,6 +78,7 @@ def command(
             yield f"it is paused: evenbeat schedules resume {name}"
         elif after.next_run is not None:
             yield f"next run {local.full(after.next_run)}, {local.away(after.next_run)}"
+        yield from warning_lines(after)
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
 
