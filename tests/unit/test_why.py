@@ -365,6 +365,33 @@ def test_a_run_that_failed_names_the_error_and_the_attempts(app: VirtualSchedule
     assert why(app).sentence.endswith("failed after 4 attempts: ValueError: no such country")
 
 
+def test_a_failed_run_that_was_started_by_hand_is_named(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", every("1h"), "work")
+    app.travel("61m")
+    app.schedules.update("beat", task="flaky", retries=0)
+    app.travel("1m")
+    by_hand = app.schedules.run_now("beat")
+    app.travel("5m")
+    failed = f"run {by_hand.id}, started by hand, failed: ValueError: no such country"
+    answer = why(app)
+    assert (answer.verdict, ago(answer.tick)) == ("succeeded", 60)
+    assert texts(answer)[-2:] == [failed, "next start"]
+    assert answer.remedy == f"evenbeat runs retry {by_hand.id}"
+    # A question about another time is not about that run.
+    assert (why(app, 62).verdict, texts(why(app, 62))[-1]) == ("no_tick", failed)
+    assert failed not in texts(why(app, 60))
+    assert failed not in texts(why(app, 61))
+    assert failed not in texts(why(app, 63))
+    # The answer names what is wrong with the schedule first.
+    app.schedules.pause("beat")
+    assert failed in texts(why(app))
+    assert why(app).remedy == "evenbeat schedules resume beat"
+    app.schedules.update("beat", task="work")
+    app.schedules.run_now("beat")
+    app.travel("1m")
+    assert failed not in texts(why(app))
+
+
 def test_a_run_that_was_cancelled(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("1h"), "flaky")
     app.travel("61m")

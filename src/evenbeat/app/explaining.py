@@ -70,6 +70,8 @@ def explain_schedule(session: AppSession, name: str, at: Moment | None, tenant: 
     else:
         place = present_tick(row, now) if asked is None else locate(row, asked)
         facts = _read(store, TickFacts(now, row, place, asked))
+    start, end = (None, now) if asked is None else (asked.at, asked.until - 1)
+    facts = facts._replace(by_hand=TickRecords(store, row).failed_by_hand(start, end))
     finding = why_tick(facts)
     return explanations.tick_view(facts, finding, _entry(session, tenant, change_behind(facts, finding)))
 

@@ -97,6 +97,18 @@ class TickRecords:
                 return
             query = replace(query, cursor=page.cursor)
 
+    def failed_by_hand(self, start: Instant | None, end: Instant) -> RunRecord | None:
+        """Return the latest run that a user started in [start, end] and that failed; None if there is none,
+        or if a later run in that time succeeded. Reads one page."""
+        row = self._row
+        query = RunQuery(tenant=row.tenant, schedule=row.name, limit=_PAGE, cursor=cursor_at(end))
+        for run in self._store.find_runs(query).items:
+            if run.state == "succeeded" or (start is not None and run.created_at < start):
+                return None
+            if run.cause == "run_now" and run.state == "failed":
+                return run
+        return None
+
     def moved_from(self, tick: Instant, fired_by: Instant) -> RunRecord | Skipped | None:
         """Return the record of a moved tick that stands for this one, which has no record of its own.
 

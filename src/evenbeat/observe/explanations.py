@@ -9,11 +9,12 @@ from typing import NamedTuple
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord, Skipped
+from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_words
 from evenbeat.observe.phrases import measured, some, span
 from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
 from evenbeat.rules.why import Finding, TickFacts
 from evenbeat.triggers import Cron
@@ -59,6 +60,8 @@ def tick_view(facts: TickFacts, finding: Finding, entry: AuditEntry | None = Non
         words = run_words(finding, finding.run, facts.waiting, facts.now, speaker)
         words.evidence.extend(_clock_facts(Case(facts, finding, speaker)))
     words.evidence.extend(change_facts(entry))
+    if facts.by_hand is not None:
+        words = _with_run_by_hand(words, facts.by_hand, speaker)
     if facts.asked is None:
         words.evidence.extend(_coming(schedule, facts.now, speaker))
     run = None if finding.row is None else finding.row.run
@@ -74,6 +77,13 @@ def tick_view(facts: TickFacts, finding: Finding, entry: AuditEntry | None = Non
         before=None if place.before is None else speaker.moment(place.before),
         after=None if place.after is None else speaker.moment(place.after),
     )
+
+
+def _with_run_by_hand(words: Words, run: RunRecord, speaker: Speaker) -> Words:
+    """Add a failed run that a user started. It has no tick, so no check finds it."""
+    error = f": {error_line(run.error)}" if run.error else ""
+    words.evidence.append(speaker.fact(f"run {run.id}, started by hand, failed{error}", run.finished_at))
+    return words._replace(remedy=words.remedy or speaker.command(f"runs retry {run.id}"))
 
 
 def _coming(schedule: ScheduleRecord, now: Instant, speaker: Speaker) -> Iterator[Fact]:

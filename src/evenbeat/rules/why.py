@@ -86,6 +86,8 @@ class TickFacts(NamedTuple):
     """Why that run waits."""
     moved: RunRecord | Skipped | None = None
     """The record of the earlier time to which a user moved the tick."""
+    by_hand: RunRecord | None = None
+    """A run that a user started at that time, or last, and that failed."""
     active: tuple[RunRecord, ...] = ()
     """The active runs of the schedule, if its policies depend on them."""
     tickers: tuple[str, ...] = ()
