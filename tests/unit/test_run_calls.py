@@ -120,6 +120,13 @@ def test_what_was_cancelled_can_be_tried_again_with_all_its_retries(
     assert (again.id, again.state, again.failures, store.hints) == ("r", "queued", 0, 1)
     with pytest.raises(RunRefused, match="is queued"):
         app.runs.retry("r")
+    # The retry has a number of its own: a late repetition of what came before it is refused.
+    assert (row.attempt, again.attempt) == (1, 2)
+    repeated = attempts.retried(replace(row, state="cancelled"), "late")
+    assert repeated is not None
+    assert app.runs.cancel("r").state == "cancelled"
+    assert store.settle_runs([repeated]) == [False]
+    assert app.runs.get("r").state == "cancelled"
 
 
 def test_a_retry_that_is_refused_while_the_run_is_as_it_was_is_made_again(
