@@ -104,6 +104,30 @@ def test_the_audit_says_who_changed_what(app: Scheduler) -> None:
     assert len(lines) == 6
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_names_and_ids_of_the_audit_are_never_folded(
+    app: Scheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    with acting_as("anna@example.com"):
+        app.schedules.pause("digest", "migration of the billing database")
+        run_id = app.schedules.run_now("digest").id
+        app.runs.cancel(run_id)
+    clock.now += 30 * 86_400_000  # so that the dates are long
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = printed("audit", "--limit", "3").splitlines()
+    assert max(map(len, lines)) <= width
+    heads = [line for line in lines if "anna@example.com" in line]
+    if width == 120:
+        assert lines[0].split() == ["when", "who", "action", "subject", "change"]
+        assert [line.split()[3] for line in heads] == ["cancel", "run_now", "pause"]
+        assert f"run {run_id}" in heads[0]
+        return
+    assert [line.split()[-1] for line in heads] == ["cancel", "digest", "digest"]
+    place = lines.index(heads[0])
+    assert lines[place + 1 : place + 3] == [f"  run {run_id}", "  state: queued → cancelled"]
+    assert lines[lines.index(heads[2]) + 1].startswith("  state: active → paused, pause_note: none →")
+
+
 def test_the_audit_is_filtered(app: Scheduler, clock: Clock) -> None:
     app.schedules.add("other", every("1h"), "work", tenant="acme")
     app.schedules.pause("bill-us")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from evenbeat.cli.layout import Column, Fitted
+from evenbeat.cli.layout import Cell, Column, Fitted, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer
 from evenbeat.cli.phrases import printable
@@ -17,10 +17,12 @@ from evenbeat.core.instants import from_ms, read_instant
 from evenbeat.core.json_form import json_form
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 # The most characters of one value in the table; --json has all of it.
 _LONGEST = 60
+# The least width of the column of changes.
+_CHANGE = 30
 _TIMES = ("next_run", "paused_until", "run_at", "expires")
 
 limit_option = click.option(
@@ -53,20 +55,52 @@ def answer_entries(
     answer({"entries": json_form(entries), "more": len(found) > limit}, people, as_json=as_json)
 
 
+class EntryTable(NamedTuple):
+    """A table of entries or, if the line is too short for it, lines with the change of each entry below.
+
+    Names and ids are never folded: people copy them.
+    """
+
+    heads: list[Column]
+    changes: list[Cell]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        table = Fitted([*self.heads, Column("change", self.changes, wraps=_CHANGE)])
+        if table.least_width() <= options.max_width:
+            yield table
+        else:
+            yield from self._stacked(options.max_width)
+
+    def _stacked(self, width: int) -> Iterator[RenderableType]:
+        from rich.cells import cell_len, set_cell_size
+        from rich.padding import Padding
+
+        columns = [column for column in self.heads if any(column.cells) and not column.drop]
+        *first, last = columns
+        for row, change in enumerate(self.changes):
+            words = [set_cell_size(str(column.cells[row]), column.widest()) for column in first]
+            line = "  ".join([*words, str(last.cells[row])])
+            if cell_len(line) <= width:
+                yield line
+            else:
+                yield "  ".join(words)
+                yield f"  {last.cells[row]}"
+            if change:
+                yield Padding(styled(change), (0, 0, 0, 2))
+
+
 def _table(
     entries: Sequence[AuditEntry], local: LocalTime, show_subjects: bool, show_tenants: bool
-) -> Fitted:
-    return Fitted(
-        [
-            Column("when", [local.near(entry.at) for entry in entries]),
-            Column("who", [printable(entry.actor, keep="") for entry in entries], wraps=16),
-            Column("via", [entry.via for entry in entries], drop=2),
-            Column("tenant", [entry.tenant if show_tenants else "" for entry in entries]),
-            Column("action", [entry.action for entry in entries]),
-            Column("subject", [_subject(entry) if show_subjects else "" for entry in entries], wraps=24),
-            Column("change", [", ".join(_changes(entry, local)) for entry in entries], wraps=24, drop=1),
-        ]
-    )
+) -> EntryTable:
+    heads = [
+        Column("when", [local.near(entry.at) for entry in entries]),
+        Column("who", [printable(entry.actor, keep="") for entry in entries]),
+        Column("via", [entry.via for entry in entries], drop=1),
+        Column("tenant", [entry.tenant if show_tenants else "" for entry in entries]),
+        Column("action", [entry.action for entry in entries]),
+        Column("subject", [_subject(entry) if show_subjects else "" for entry in entries]),
+    ]
+    return EntryTable(heads, [", ".join(_changes(entry, local)) for entry in entries])
 
 
 def _subject(entry: AuditEntry) -> str:

@@ -80,6 +80,11 @@ class Fitted(NamedTuple):
 
     columns: list[Column]
 
+    def least_width(self) -> int:
+        """Return the width of a line that is long enough without the columns that may be dropped."""
+        widths = [column.width() for column in self.columns if any(column.cells) and not column.drop]
+        return sum(widths) + _GAP * (len(widths) - 1)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         # A column without any text is left out.
         columns = [column for column in self.columns if any(column.cells)]
