@@ -15,13 +15,14 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.app.audit import audited
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped, Transition
 from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
-from evenbeat.rules import attempts
+from evenbeat.rules import attempts, auditing
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.rules.waiting import why_no_taker
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store, Write
@@ -363,7 +364,9 @@ def _duplicate_words(one: Duplicate) -> str:
 # -- repairs -----------------------------------------------------------------------------------------------
 
 
-class Repaired(NamedTuple):
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``repair`` changed."""
+
     requeued: list[str]
     """Runs without a live worker: queued again, or failed if their policy says so."""
     cancelled: list[str]
@@ -373,25 +376,36 @@ class Repaired(NamedTuple):
 
 
 def repair(store: Store) -> Repaired:
-    """Repair what needs no judgement; return the changes. Rows that can't be read are left to people."""
+    """Repair what needs no judgement; return the changes. Rows that can't be read are left to people.
+
+    Each change has an entry in the audit, written in the same step.
+    """
     now = store.now()
     lost = expired_runs(store, now)
     # Applies only if the lease has still ended then: a heartbeat in between keeps the run.
-    accepted = _settled(store, [attempts.crashed(run, now, uuid4().hex) for run in lost])
-    requeued = [run.id for run, done in zip(lost, accepted, strict=True) if done]
+    requeued = _settled(store, [(run, attempts.crashed(run, now, uuid4().hex)) for run in lost], now)
     surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
-    wishes = [attempts.cancel(run, now, uuid4().hex) for run in surplus]
-    accepted = _settled(store, [wish for wish in wishes if wish is not None])
-    cancelled = [run.id for run, done in zip(surplus, accepted, strict=True) if done]
+    wishes = [(run, attempts.cancel(run, now, uuid4().hex)) for run in surplus]
+    cancelled = _settled(store, [(run, wish) for run, wish in wishes if wish is not None], now)
     woken = [row.name for row in _schedules(store) if _is_asleep(row) and _wake(store, row, now)]
     if requeued or cancelled or woken:
         store.hint()
-    return Repaired(requeued, cancelled, woken)
+    return Repaired(requeued=requeued, cancelled=cancelled, woken=woken)
 
 
-def _settled(store: Store, transitions: list[Transition]) -> list[bool]:
-    """Settle the transitions, in parts, so that one that can't be written does not block the others."""
-    return list(chain.from_iterable(settle_in_parts(store, transitions, "doctor")))
+def _settled(store: Store, ends: list[tuple[RunRecord, Transition]], now: Instant) -> list[str]:
+    """Settle runs, in parts, so that one that can't be written does not block the others; return the ids of
+    those that changed."""
+    transitions = [_audited(run, transition, now) for run, transition in ends]
+    accepted = chain.from_iterable(settle_in_parts(store, transitions, "doctor"))
+    return [run.id for (run, _), done in zip(ends, accepted, strict=True) if done]
+
+
+def _audited(run: RunRecord, transition: Transition, now: Instant) -> Transition:
+    before, after = {"state": run.state}, {"state": transition.state}
+    if run.state == "running":
+        before["worker"], after["worker"] = run.worker, None
+    return replace(transition, records=audited(auditing.run_change("repair", run, before, after), now))
 
 
 def _is_asleep(row: ScheduleRecord) -> bool:
@@ -407,7 +421,10 @@ def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
         plan(awake, now)
     except Exception:
         return False  # a node would quarantine it again
-    written = store.put_schedules([Write(Planned(replace(awake, revision=row.revision + 1)), row.version)])[0]
+    planned = Planned(replace(awake, revision=row.revision + 1))
+    wake_up = {"wake_at": write_instant(row.next_tick)}
+    change = auditing.Change("schedule", row.name, row.tenant, "repair", {"wake_at": None}, wake_up)
+    written = store.put_schedules([Write(planned, row.version, audited(change, now))])[0]
     note = store.get_record("quarantine", row.tenant, row.name)
     if written.accepted and note is not None:
         store.delete_record("quarantine", row.tenant, row.name, note.version)

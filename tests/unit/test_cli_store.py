@@ -1038,6 +1038,7 @@ def test_runs_whose_workers_are_gone_are_found_and_queued_again(app: Scheduler, 
 
     document = answered("doctor", "--repair")
     assert document["repaired"] == {"requeued": ["r"], "cancelled": [], "woken": []}
+    assert [(entry.action, entry.via) for entry in app.runs.history("r")] == [("repair", "cli")]
     assert (app.runs.get("r").state, app.runs.get("r").crashes) == ("queued", 1)
     assert printed("doctor", "--repair").startswith("there was nothing to repair\n\n")
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evenbeat import Scheduler, acting_as
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
-from evenbeat.doctor import Duplicate, Finding, diagnose, duplicates, repair
+from evenbeat.doctor import Duplicate, Finding, Repaired, diagnose, duplicates, repair
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
@@ -152,11 +153,45 @@ def test_repair_leaves_a_run_whose_worker_heartbeats_again(here: Here) -> None:
     here.now += MINUTE
     here.fire()
     here.store.claim_runs(Claim(worker="w", token="c", limit=1, now=here.now, lease=1_000))
-    assert repair(here.store) == ([], [], [])
+    nothing = Repaired(requeued=[], cancelled=[], woken=[])
+    assert repair(here.store) == nothing
     here.now += MINUTE
     (run,) = here.runs()
-    assert repair(here.store) == ([run.id], [], [])
-    assert repair(here.store) == ([], [], [])
+    assert repair(here.store) == Repaired(requeued=[run.id], cancelled=[], woken=[])
+    assert repair(here.store) == nothing
+
+
+def test_every_repair_has_an_entry_in_the_audit(here: Here) -> None:
+    app = Scheduler(here.store)
+    here.add("lost", priority=9)
+    for name in ("twice", "asleep"):
+        here.add(name)
+    here.now += MINUTE
+    (row,) = here.store.find_schedules(ScheduleQuery(name="asleep")).items
+    asleep = replace(row, wake_at=None, revision=row.revision + 1)
+    here.store.put_schedules([Write(Planned(asleep), row.version)])
+    here.fire()
+    runs = {run.schedule: run for run in here.runs()}
+    here.store.add_runs([replace(runs["twice"], id="again", created_at=here.now + 1)])
+    claim = Claim(worker="w", token="c", limit=1, now=here.now, lease=1_000)
+    (held,) = here.store.claim_runs(claim).runs
+    assert held.schedule == "lost"
+    here.now += MINUTE
+    with acting_as("anna"):
+        done = repair(here.store)
+    assert done == Repaired(requeued=[held.id], cancelled=["again"], woken=["asleep"])
+
+    entries = {entry.subject: entry for entry in app.audit.list()}
+    assert {(entry.actor, entry.action) for entry in entries.values()} == {("anna", "repair")}
+    assert entries.keys() == {held.id, "again", "asleep"}
+    assert entries[held.id].before == {"state": "running", "worker": "w"}
+    assert entries[held.id].after == {"state": "queued", "worker": None}
+    assert (entries["again"].before, entries["again"].after) == ({"state": "queued"}, {"state": "cancelled"})
+    assert entries["asleep"].before == {"wake_at": None}
+    assert "repaired by anna" in [fact.text for fact in app.runs.why("again").evidence]
+    # Without a change there is no entry.
+    repair(here.store)
+    assert len(app.audit.list()) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evenbeat import Scheduler, acting_as, every
 from evenbeat.core.records import Record
 from evenbeat.rules import changes
+from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -414,6 +415,19 @@ def test_the_checks_of_the_store_are_for_admins_of_all_tenants(site: Site) -> No
     assert "evenbeat run" in hints["nodes"]
     assert_problem(site.request("GET", "doctor", role="operator"), 403, "role-too-low")
     assert_problem(site.request("GET", "doctor", tenant="acme"), 403, "foreign-tenant", "tenant")
+
+
+def test_a_repair_is_for_admins_of_all_tenants_and_is_recorded(site: Site) -> None:
+    assert site.post("doctor/repair") == {"requeued": [], "cancelled": [], "woken": []}
+    site.app.schedules.add("nightly", every("1h"), "work")
+    (row,) = site.app.store.find_schedules(ScheduleQuery(name="nightly")).items
+    asleep = replace(row, wake_at=None, revision=row.revision + 1)
+    site.app.store.put_schedules([Write(Planned(asleep), row.version)])
+    for who in ({"role": "operator"}, {"role": "viewer"}, {"tenant": "acme"}):
+        assert site.request("POST", "doctor/repair", **who).status_code == 403
+    assert site.post("doctor/repair")["woken"] == ["nightly"]
+    (entry,) = site.get("audit?action=repair")["items"]
+    assert (entry["actor"], entry["via"], entry["subject"]) == ("admin of None", "api", "nightly")
 
 
 def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:

@@ -81,6 +81,7 @@ VERBS = (
     Verb("tokens.list", "tokens list", "GET /tokens"),
     Verb("tokens.revoke", "tokens revoke", "DELETE /tokens/{id}"),
     Verb("evenbeat.doctor.diagnose", "doctor", "GET /doctor"),
+    Verb("evenbeat.doctor.repair", "doctor", "POST /doctor/repair"),
 )
 
 _PROGRAM = "runs or describes the program itself"
@@ -189,7 +190,7 @@ MORE_IN_CLI = {
     "why subject": "a name or an id",
     "forecast minutes": "the length of a bar on the terminal",
     "doctor url": "the store, as with --store",
-    "doctor repairs": "changes rows of all tenants without an entry in the audit: only from a shell",
+    "doctor repairs": "chooses the method",
 }
 _CATALOGUE = "the server's catalogue of schedules answers it; a store would have to read all of them"
 MORE_IN_REST = {

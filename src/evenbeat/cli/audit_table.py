@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LONGEST = 60
 # The least width of the column of changes.
 _CHANGE = 30
-_TIMES = ("next_run", "paused_until", "run_at", "expires")
+_TIMES = ("next_run", "paused_until", "run_at", "wake_at", "expires")
 
 limit_option = click.option(
     "--limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most this many."

@@ -21,11 +21,12 @@ AuditAction: TypeAlias = Literal[
     "cancel",
     "retry",
     "enqueue",
+    "repair",
     "create",
     "revoke",
 ]
 """The method that made the change. The bulk forms record the method of one item: ``pause_all`` records a
-``pause`` for each schedule. ``create`` and ``revoke`` are about tokens."""
+``pause`` for each schedule. ``repair`` is of ``doctor``; ``create`` and ``revoke`` are about tokens."""
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 

@@ -27,6 +27,7 @@ _DONE = {
     "reschedule": "moved",
     "delete": "deleted",
     "cancel": "cancelled",
+    "repair": "repaired",
 }
 
 

@@ -176,7 +176,7 @@ def change_behind_run(run: RunRecord) -> ChangeBehind | None:
     """Return the change by hand that led to the state of a run; None if none did."""
     if run.state != "cancelled" or run.finished_at is None:
         return None
-    return ChangeBehind(run.id, ("cancel",), run.finished_at)
+    return ChangeBehind(run.id, ("cancel", "repair"), run.finished_at)
 
 
 # -- checks, in order ----------------------------------------------------------------------------------------

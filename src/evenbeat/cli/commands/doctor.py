@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenbeat.app.acting import acting_as, this_user
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.layout import styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
 from evenbeat.core.clocks import wall_clock
+from evenbeat.core.json_form import json_form
 from evenbeat.doctor import Finding, Repaired, diagnose, repair, safety_findings
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.observe.phrases import count
@@ -38,6 +40,7 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
 
     --repair queues runs without a live worker again, cancels queued runs of ticks that were settled already,
     and wakes schedules that don't fire although they can be planned. Rows that can't be read are left to you.
+    'evenbeat audit --action repair --all-tenants' shows what it changed.
     """
     settings = settings_here(store=url or store)
     database, where = find_store(settings, empty=True, is_argument=url is not None)
@@ -49,7 +52,9 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     try:
         findings = list(_store_checks(database, where))
         if all(finding.level != "fail" and finding.facts.get("schema") != 0 for finding in findings):
-            done = repair(database) if repairs else None
+            if repairs:
+                with acting_as(this_user(), "cli"):
+                    done = repair(database)
             findings += diagnose(database, wall_clock())
     finally:
         database.close()
@@ -71,7 +76,7 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     answer(
         {
             "ok": not failed,
-            "repaired": None if done is None else done._asdict(),
+            "repaired": json_form(done),
             "checks": [
                 {
                     "check": finding.check,
