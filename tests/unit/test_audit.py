@@ -494,6 +494,22 @@ def test_a_change_that_needs_several_writes_has_one_entry(
     assert (entry.before["retries"], entry.after["retries"]) == (0, 1)
 
 
+def test_the_resume_of_an_ended_pause_with_a_long_backlog_has_its_entry(
+    app: Scheduler, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.schedules.add("beat", every("1m"), "work", catch_up="all", catch_up_limit=1_000)
+    app.schedules.pause("beat", "migration", until="1s")
+    monkeypatch.setattr(changes, "RUNS_A_CHANGE", 10)
+    clock.advance("250m")
+    before = app.schedules.get("beat").revision
+    resumed = app.schedules.resume("beat")
+    assert (resumed.state, resumed.revision) == ("active", before + 1)
+    (entry,) = app.audit.list(action="resume")
+    assert (entry.before["pause_note"], entry.after["state"]) == ("migration", "active")
+    assert app.schedules.resume("beat").revision == resumed.revision
+    assert len(app.audit.list(action="resume")) == 1
+
+
 def test_an_audited_write_makes_no_call_of_its_own(
     app: Scheduler, store: Failing, clock: VirtualClock
 ) -> None:

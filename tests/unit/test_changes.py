@@ -469,10 +469,14 @@ class TestBacklog:
         planned = certain(changes.change(row, {"payload": "7"}, T + 400 * MINUTE))
         assert (len(planned.runs), planned.unfinished, planned.schedule.payload) == (400, False, "7")
 
-    def test_a_pause_whose_end_has_passed_is_resumed_in_parts_too(self) -> None:
+    def test_the_resume_of_an_ended_pause_leaves_the_rest_of_a_long_backlog_to_nodes(self) -> None:
         row = certain(
             changes.pause(made(catch_up=CatchUp("all", limit=10_000)), T, until=T + MINUTE)
         ).schedule
         planned = certain(changes.resume(row, T + 1200 * MINUTE))
-        assert planned.unfinished
-        assert planned.schedule.state == "active"
+        # One write, which the audit records: a second part would find a schedule that is not paused.
+        assert not planned.unfinished
+        assert changes.is_long(planned)
+        assert (len(planned.runs), planned.schedule.state) == (500, "active")
+        assert planned.schedule.revision == row.revision + 1
+        assert planned.schedule.wake_at == planned.schedule.next_tick <= T + 1200 * MINUTE

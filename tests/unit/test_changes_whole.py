@@ -303,11 +303,9 @@ def test_a_backlog_is_written_in_parts() -> None:
     second = changes.change(first.schedule, {"priority": 9}, T + 700 * MINUTE)
     assert second is not None
     assert (len(second.runs), second.unfinished, second.schedule.priority) == (201, False, 9)
-    ended = replace(schedule, state="paused", paused_until=T, wake_at=T)
     for part in (
         changes.change(schedule, {"priority": 9}, T + 700 * MINUTE),
         changes.reschedule(schedule, T + 900 * MINUTE, T + 700 * MINUTE),
-        changes.resume(ended, T + 700 * MINUTE),
     ):
         assert part is not None
         assert part.unfinished

@@ -396,6 +396,10 @@ def test_a_schedule_with_a_long_backlog_is_resumed_on_its_own(
     assert store.sizes == [1, 1]
     assert app.schedules.get("busy").state == "active"
     assert len(app.runs.list(schedule="busy", limit=1_000)) == 100  # nodes add the others
+    (entry,) = app.audit.list(subject="busy", action="resume")
+    assert (entry.before["state"], entry.after["state"]) == ("paused", "active")
+    store.fire_due(clock.now, 10, plan)
+    assert len(app.runs.list(schedule="busy", limit=1_000)) > 100
 
 
 def test_a_damaged_schedule_is_named_and_the_others_change(app: Scheduler, store: Contested) -> None:

@@ -16,6 +16,7 @@ from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import BulkResult, Schedule
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import auditing
+from evenbeat.rules.changes import is_long
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Write, check_limit
 
@@ -59,7 +60,7 @@ class BulkChange(NamedTuple):
                 raise
             except EvenbeatError:
                 continue
-            if planned is not None and not planned.unfinished:
+            if planned is not None and not is_long(planned):
                 writes.append((row, audited_write(row, planned, now, describe)))
         answers = store.put_schedules([write for _, write in writes]) if writes else []
         done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]

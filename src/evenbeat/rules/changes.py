@@ -185,14 +185,14 @@ def pause(
 def resume(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
     """Resume a paused schedule with its first tick after now, and record the ticks of the pause as skipped.
 
-    None if it is not paused.
+    None if it is not paused. If the pause has ended already, and its backlog is long, nodes fire the rest of
+    it.
     """
     _check_readable(schedule)
     if schedule.state != "paused":
         return None
-    planned = _fire_overdue(schedule, now, active, keep_waiting=True)
-    if planned.unfinished:
-        return planned
+    # Not unfinished: the pause is over, and a second part would find nothing to resume.
+    planned = _fire_overdue(schedule, now, active, keep_waiting=True)._replace(unfinished=False)
     if planned.schedule.state != "paused":  # the end of the pause has passed
         ended = planned.schedule
         if ended.state == "active" and ended.next_tick is not None and ended.next_tick <= now:
@@ -309,8 +309,7 @@ def _fire_overdue(
         return _skip_overdue(schedule, now, "changed", even_paused=False)
     planned = _after_ended_pause(schedule, now)
     while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
-        size = sum(len(run.payload) for run in planned.runs)
-        if len(planned.runs) >= RUNS_A_CHANGE or size >= BYTES_A_STEP:
+        if is_long(planned):
             return planned._replace(unfinished=True)
         # A tick before the change is overdue, even if its spread would fire it after the change.
         step = plan(replace(current, spread=0), now, active)
@@ -322,6 +321,11 @@ def _fire_overdue(
         planned = _combined(planned, step)
         active += tuple(Active(run.id, run.state) for run in step.runs)
     return planned
+
+
+def is_long(planned: Planned) -> bool:
+    """Return whether a plan has as many runs as a store should write at once."""
+    return len(planned.runs) >= RUNS_A_CHANGE or sum(len(run.payload) for run in planned.runs) >= BYTES_A_STEP
 
 
 def _after_ended_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
