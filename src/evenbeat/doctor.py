@@ -402,7 +402,8 @@ def _settled(store: Store, ends: list[tuple[RunRecord, Transition]], now: Instan
 
 
 def _audited(run: RunRecord, transition: Transition, now: Instant) -> Transition:
-    before, after = {"state": run.state}, {"state": transition.state}
+    before: dict[str, Any] = {"state": run.state}
+    after: dict[str, Any] = {"state": transition.state}
     if run.state == "running":
         before["worker"], after["worker"] = run.worker, None
     return replace(transition, records=audited(auditing.run_change("repair", run, before, after), now))

@@ -479,4 +479,4 @@ class TestBacklog:
         assert changes.is_long(planned)
         assert (len(planned.runs), planned.schedule.state) == (500, "active")
         assert planned.schedule.revision == row.revision + 1
-        assert planned.schedule.wake_at == planned.schedule.next_tick <= T + 1200 * MINUTE
+        assert planned.schedule.wake_at == planned.schedule.next_tick == T + 501 * MINUTE

@@ -423,8 +423,8 @@ def test_a_repair_is_for_admins_of_all_tenants_and_is_recorded(site: Site) -> No
     (row,) = site.app.store.find_schedules(ScheduleQuery(name="nightly")).items
     asleep = replace(row, wake_at=None, revision=row.revision + 1)
     site.app.store.put_schedules([Write(Planned(asleep), row.version)])
-    for who in ({"role": "operator"}, {"role": "viewer"}, {"tenant": "acme"}):
-        assert site.request("POST", "doctor/repair", **who).status_code == 403
+    assert_problem(site.request("POST", "doctor/repair", role="operator"), 403, "role-too-low")
+    assert_problem(site.request("POST", "doctor/repair", tenant="acme"), 403, "foreign-tenant", "tenant")
     assert site.post("doctor/repair")["woken"] == ["nightly"]
     (entry,) = site.get("audit?action=repair")["items"]
     assert (entry["actor"], entry["via"], entry["subject"]) == ("admin of None", "api", "nightly")
