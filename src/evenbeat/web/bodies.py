@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import Meta
 
+from evenbeat.core.results import BulkResult
+
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Seconds = Annotated[float, Meta(description="seconds")]
 
@@ -32,9 +34,7 @@ def body_of(result: type[msgspec.Struct], **more: Any) -> type[msgspec.Struct]:
 
 def _body(result: type[msgspec.Struct], more: dict[str, Any]) -> type[msgspec.Struct]:
     hints = get_type_hints(result, include_extras=True)
-    fields: list[tuple[str, Any]] = [
-        (name, _json_type(hints[name])) for name in result.__struct_fields__ if name in hints
-    ]
+    fields = [(name, _json_type(hints[name])) for name in result.__struct_fields__]
     return msgspec.defstruct(result.__name__, [*fields, *more.items()], kw_only=True)
 
 
@@ -47,6 +47,13 @@ def page_of(name: str, item: Any, **more: Any) -> type[msgspec.Struct]:
 def list_of(name: str, item: Any, **more: Any) -> type[msgspec.Struct]:
     """Return the struct of a list that has no pages."""
     return msgspec.defstruct(name, [("items", list[item]), *more.items()], kw_only=True)
+
+
+def bulk_of(name: str, item: Any) -> type[msgspec.Struct]:
+    """Return the struct of a ``BulkResult`` with a sample of such items."""
+    hints = get_type_hints(BulkResult)
+    fields = [(field, _json_type(hints[field])) for field in hints if field != "sample"]
+    return msgspec.defstruct(name, [*fields, ("sample", list[item])], kw_only=True)
 
 
 def _json_type(hint: Any) -> Any:

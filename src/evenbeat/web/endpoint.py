@@ -51,6 +51,11 @@ class Call(NamedTuple, Generic[Q, B]):
         assert self.tenant is not None
         return self.tenant
 
+    @property
+    def tenants(self) -> dict[str, Any]:
+        """The tenant, or all of them, as arguments for methods of the app."""
+        return {"tenant": self.tenant, "all_tenants": self.tenant is None}
+
 
 class Reply(NamedTuple):
     """An answer that is more than a body."""

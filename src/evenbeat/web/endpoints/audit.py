@@ -39,8 +39,7 @@ def list_audit(call: Call[AuditQuery, Any]) -> object:
     A page may have fewer entries than the limit, even none, and a cursor: a search for rare entries reads a
     bounded number of them at a time.
     """
-    chosen = {**shapes.given(call.query), "tenant": call.tenant, "all_tenants": call.tenant is None}
-    page = call.app.audit.page(**chosen)
+    page = call.app.audit.page(**shapes.given(call.query) | call.tenants)
     # Tokens for all tenants are recorded with the default tenant, and are not its business.
     shown = [entry for entry in page.entries if call.principal.tenant is None or not _is_of_store(entry)]
     return {"items": list(map(shapes.entry_body, shown)), "cursor": page.cursor}

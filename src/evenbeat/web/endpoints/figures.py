@@ -71,7 +71,7 @@ def list_tenants(call: Call[TenantListQuery, Any]) -> object:
 )
 def list_quarantine(call: Call[TenantsQuery, Any]) -> object:
     """List the schedules and runs that nodes can't process, with the reason and what to do."""
-    notes = call.app.quarantine(tenant=call.tenant, all_tenants=call.tenant is None)
+    notes = call.app.quarantine(**call.tenants)
     return {"items": shapes.with_masked_texts(call.principal, notes)}
 
 
@@ -94,7 +94,7 @@ def statistics(call: Call[StatisticsQuery, Any]) -> object:
 
     Reads what nodes write once a minute: minutes for the last three hours, hours for 40 days.
     """
-    return call.app.statistics(**_of_tenants(call))
+    return call.app.statistics(**shapes.given(call.query) | call.tenants)
 
 
 class FailuresQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +109,8 @@ class FailuresQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 )
 def failures(call: Call[FailuresQuery, Any]) -> object:
     """Return the newest failed runs, grouped by error. Errors that differ only in values are one group."""
-    return shapes.with_masked_texts(call.principal, call.app.failures(**_of_tenants(call)))
+    report = call.app.failures(**shapes.given(call.query) | call.tenants)
+    return shapes.with_masked_texts(call.principal, report)
 
 
 class ForecastQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +122,7 @@ class ForecastQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 @endpoint("GET", "/forecast", role="viewer", scope="tenant", query=ForecastQuery, answer=body_of(Forecast))
 def forecast(call: Call[ForecastQuery, Any]) -> object:
     """Return how many runs start in each coming minute or hour, with peaks, quiet windows and spreads."""
-    return call.app.forecast(**_of_tenants(call))
+    return call.app.forecast(**shapes.given(call.query) | call.tenants)
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,7 +139,3 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def preview(call: Call[Any, Preview]) -> object:
     """Explain a trigger in words, with its next ticks and the effect of clock changes. Nothing is stored."""
     return call.app.explain(**shapes.given(call.body))
-
-
-def _of_tenants(call: Call[Any, Any]) -> dict[str, Any]:
-    return {**shapes.given(call.query), "tenant": call.tenant, "all_tenants": call.tenant is None}

@@ -10,14 +10,15 @@ from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.core.checks import LONGEST_RUN_ID, RUN_ID_PATTERN
 from evenbeat.core.options import RUN
-from evenbeat.core.results import LogLine, RefusedItem
+from evenbeat.core.results import LogLine
 from evenbeat.web import shapes
-from evenbeat.web.bodies import body_of, list_of, page_of
+from evenbeat.web.bodies import body_of, bulk_of, list_of, page_of
 from evenbeat.web.endpoint import Call, endpoint
 from evenbeat.web.idempotency import add_run
 from evenbeat.web.paging import Part, bounded
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, Since, TaskName, TenantQuery, TenantsQuery, When
 
+Worker = Annotated[str, Meta(min_length=1, max_length=200)]
 RunId = Annotated[str, Meta(pattern=RUN_ID_PATTERN, min_length=1, max_length=LONGEST_RUN_ID)]
 
 
@@ -27,7 +28,7 @@ class RunFilterQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fie
     schedule: Name | UnsetType = UNSET
     task: TaskName | UnsetType = UNSET
     queue: Label | UnsetType = UNSET
-    worker: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    worker: Worker | UnsetType = UNSET
     since: Since | UnsetType = UNSET
     until: Since | UnsetType = UNSET
 
@@ -47,7 +48,7 @@ def list_runs(call: Call[RunSearch, Any]) -> object:
 
     A page of more than 8 MB ends before the limit.
     """
-    chosen = _filter(call)
+    chosen = {**shapes.given(call.query), **call.tenants}
     limit, cursor = chosen.pop("limit"), chosen.pop("cursor", None)
 
     def read(wanted: int, after: str | None) -> Part:
@@ -128,7 +129,7 @@ class RunFilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     schedule: Name | UnsetType = UNSET
     task: TaskName | UnsetType = UNSET
     queue: Label | UnsetType = UNSET
-    worker: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    worker: Worker | UnsetType = UNSET
     since: Since | UnsetType = UNSET
     until: Since | UnsetType = UNSET
     ids: Annotated[list[RunId], Meta(max_length=1000)] | UnsetType = UNSET
@@ -146,17 +147,7 @@ class BulkRuns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
 
 
-BULK_RUNS = msgspec.defstruct(
-    "BulkRunsResult",
-    [
-        ("matched", int),
-        ("done", int),
-        ("refused", list[body_of(RefusedItem)]),  # type: ignore[misc]  # made at run time
-        ("more", bool),
-        ("sample", list[shapes.RUN]),  # type: ignore[valid-type]  # made at run time
-    ],
-    kw_only=True,
-)
+BULK_RUNS = bulk_of("BulkRunsResult", shapes.RUN)
 
 
 @endpoint(
@@ -165,20 +156,10 @@ BULK_RUNS = msgspec.defstruct(
 def bulk_runs(call: Call[TenantsQuery, BulkRuns]) -> object:
     """Retry or cancel all runs that match a filter; by default only count them and show a sample."""
     wanted = call.body
-    chosen = {**shapes.given(wanted.filter), "tenant": call.tenant, "all_tenants": call.tenant is None}
+    chosen = {**shapes.given(wanted.filter), **call.tenants}
     if wanted.state is not UNSET:
         chosen["state"] = wanted.state
     act = call.app.runs.retry_all if wanted.action == "retry" else call.app.runs.cancel_all
     result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
-    return {
-        "matched": result.matched,
-        "done": result.done,
-        "refused": result.refused,
-        "more": result.more,
-        "sample": [shapes.run_body(call.principal, run) for run in result.sample],
-    }
-
-
-def _filter(call: Call[RunSearch, Any]) -> dict[str, Any]:
-    chosen = shapes.given(call.query)
-    return {**chosen, "tenant": call.tenant, "all_tenants": call.tenant is None}
+    sample = [shapes.run_body(call.principal, run) for run in result.sample]
+    return {**shapes.with_properties(result), "sample": sample}

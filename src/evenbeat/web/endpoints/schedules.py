@@ -9,11 +9,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
-from evenbeat.core.results import RefusedItem, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.core.results import Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.web import shapes
 from evenbeat.web.access import authorize
-from evenbeat.web.bodies import Moment, body_of, list_of, page_of
+from evenbeat.web.bodies import Moment, body_of, bulk_of, list_of, page_of
 from evenbeat.web.endpoint import Call, Reply, endpoint
 from evenbeat.web.idempotency import Creation, add_run, begin, gone
 from evenbeat.web.paging import Part, bounded
@@ -327,17 +327,7 @@ class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
 
 
-BULK_SCHEDULES = msgspec.defstruct(
-    "BulkSchedulesResult",
-    [
-        ("matched", int),
-        ("done", int),
-        ("refused", list[body_of(RefusedItem)]),  # type: ignore[misc]  # made at run time
-        ("more", bool),
-        ("sample", list[shapes.SCHEDULE]),  # type: ignore[valid-type]  # made at run time
-    ],
-    kw_only=True,
-)
+BULK_SCHEDULES = bulk_of("BulkSchedulesResult", shapes.SCHEDULE)
 
 
 @endpoint(
@@ -357,7 +347,7 @@ def bulk_schedules(call: Call[TenantsQuery, BulkSchedules]) -> object:
     wanted = call.body
     if wanted.action == "delete":
         authorize(call.principal, "admin")
-    chosen = {**shapes.given(wanted.filter), "tenant": call.tenant, "all_tenants": call.tenant is None}
+    chosen = {**shapes.given(wanted.filter), **call.tenants}
     if wanted.action == "pause":
         chosen["note"] = wanted.note
         if wanted.until is not UNSET:
