@@ -79,6 +79,10 @@ class Proxy:
                 words = (source, sink, is_reply, (client, server))
                 threading.Thread(target=self._pump, args=words, daemon=True).start()
 
+    def _receive(self, source: socket.socket, is_reply: bool) -> bytes:
+        """Return the next bytes to forward; none at the end of the connection."""
+        return source.recv(1 << 16)
+
     def _pump(
         self,
         source: socket.socket,
@@ -87,7 +91,7 @@ class Proxy:
         pair: tuple[socket.socket, socket.socket],
     ) -> None:
         try:
-            while data := source.recv(1 << 16):
+            while data := self._receive(source, is_reply):
                 mode = self._mode
                 if mode == "lose replies" and is_reply:
                     break
