@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests import servers
 from tests.mutation.mutants import Mutant, find_mutants, read_source
 from tests.mutation.report import read_accepted, stale, survivors, write_page
 from tests.mutation.runner import ROOT, Results, run
@@ -30,6 +31,9 @@ def main() -> int:
     )
     parser.add_argument("wanted", nargs="*", help="suites, modules or places in them; all if none is named")
     parser.add_argument("--sample", type=int, help="try this many mutants of each module")
+    parser.add_argument(
+        "--functions", action="store_true", help="leave out constants: each takes every test, twice"
+    )
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="processes at a time (1)")
     parser.add_argument("--again", action="store_true", help="retry survivors")
@@ -40,6 +44,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="write the scores and run nothing")
     options = parser.parse_args()
     os.nice(5)
+    servers.keep_data_in_memory()
     results = Results()
     chosen = list(_chosen(options.wanted))
     if options.list or options.write:
@@ -57,9 +62,12 @@ def main() -> int:
         todo = [
             mutant
             for mutant in _sampled(mutants, options.sample, options.seed)
-            if options.fresh
-            or (found := results.get(mutant.id)) is None
-            or (options.again and found.survived)
+            if not (options.functions and mutant.imported)
+            and (
+                options.fresh
+                or (found := results.get(mutant.id)) is None
+                or (options.again and found.survived)
+            )
         ]
         if todo:
             run(suite, todo, results, options.workers)

@@ -86,6 +86,41 @@ SUITES = (
             "tests/unit/test_listing.py",
         ),
     ),
+    Suite(
+        "answers",
+        (
+            "app/accounting.py",
+            "app/explaining.py",
+            "app/tick_records.py",
+            "app/figures.py",
+            "app/forecasting.py",
+            "app/loading.py",
+        ),
+        (
+            "tests/unit/test_account.py",
+            "tests/unit/test_why.py",
+            "tests/unit/test_figures.py",
+            "tests/unit/test_forecast.py",
+            "tests/unit/test_loading.py",
+        ),
+    ),
+    Suite(
+        "web",
+        ("app/tokens.py", "web/access.py", "web/binding.py", "web/idempotency.py", "web/paging.py"),
+        (
+            "tests/web/test_access.py",
+            "tests/web/test_paging.py",
+            "tests/web/test_changes.py",
+            "tests/web/test_endpoints.py",
+            "tests/web/test_masking.py",
+            "tests/unit/test_audit.py",
+        ),
+    ),
+    Suite(
+        "waking",
+        ("stores/waking.py", "stores/server_clock.py"),
+        ("tests/unit/test_waking.py", "tests/unit/test_server_clock.py", "tests/unit/test_hints.py"),
+    ),
     Suite("calls", ("tasks/conversion.py",), ("tests/unit/test_conversion.py",)),
     Suite(
         "loops",
@@ -193,7 +228,7 @@ SUITES = (
             "stores/redis/lua/put_schedules.lua",
             "stores/redis/lua/prelude.lua",
         ),
-        ("tests/contract/test_redis.py", "tests/stores/test_redis_store.py", *_shared("redis")),
+        ("tests/contract/test_redis.py::TestRedis", "tests/stores/test_redis_store.py", *_shared("redis")),
         ("valkey",),
     ),
     Suite(

@@ -49,7 +49,8 @@ _PRELOADED = (
     "http.server",
 )
 _VALUES = (str, int, float, tuple, frozenset, type(None))
-_QUIET = ("-q", "-p", "no:cacheprovider", "--no-header")
+# Tests marked long cost more than the mutants that they alone would catch.
+_QUIET = ("-q", "-p", "no:cacheprovider", "--no-header", "-m", "not long")
 
 
 def main(kind: str, tests: Sequence[str]) -> None:

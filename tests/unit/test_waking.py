@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import logging
 import queue
+import selectors
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -96,8 +99,58 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
+def count_readings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that tells how often the clock was read since: often, if a thread does not sleep."""
+    readings: list[float] = []
+
+    def monotonic() -> float:
+        readings.append(time.monotonic())
+        return readings[-1]
+
+    monkeypatch.setattr(waking, "time", SimpleNamespace(monotonic=monotonic))
+    return lambda: len(readings)
+
+
 def listeners() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "evenbeat-hints"]
+
+
+def test_a_receiver_waits_for_its_descriptor_until_a_thread_interrupts_it(transport: FakeTransport) -> None:
+    receiver = FakeReceiver(transport)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert receiver.is_ready(ours.fileno(), selectors.EVENT_READ, 0) is False
+        theirs.send(b"!")
+        assert receiver.is_ready(ours.fileno(), selectors.EVENT_READ, PATIENCE) is True
+        ours.recv(1)
+        Receiver.interrupt(receiver)
+        # Not only once: the listener may be about to wait for something else.
+        for _ in range(2):
+            with pytest.raises(Interrupted):
+                receiver.is_ready(ours.fileno(), selectors.EVENT_READ, PATIENCE)
+        receiver.pause(PATIENCE)
+        assert receiver.is_ready(ours.fileno(), selectors.EVENT_READ, 0) is False
+    receiver.close()
+    assert [end.fileno() for end in receiver._bell] == [-1, -1]
+
+
+def test_a_pause_takes_as_long_as_asked_and_one_in_the_past_no_time(
+    transport: FakeTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a listener would connect as fast as it can, as long as the server refuses."""
+    pauses: list[float | None] = []
+
+    class Selector(selectors.SelectSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            pauses.append(timeout)
+            return []
+
+    monkeypatch.setattr(waking, "_Selector", Selector)
+    receiver = FakeReceiver(transport)
+    receiver.pause(5.0)
+    receiver.pause(-1.0)
+    receiver.close()
+    assert pauses == [5.0, 0.0]
 
 
 def test_a_hint_of_another_process_ends_a_wait_and_an_own_one_does_not(
@@ -110,9 +163,38 @@ def test_a_hint_of_another_process_ends_a_wait_and_an_own_one_does_not(
     waker.hint()
     (own,) = transport.sent
     transport.messages.put(own)
-    assert waker.wait(0.05) is False
+    # Longer than POLL_SECONDS: nothing is polled while hints arrive.
+    assert waker.wait(0.2) is False
     transport.messages.put("another")
     assert waker.wait(PATIENCE) is True
+
+
+def test_nothing_is_sent_or_received_before_opening_or_after_closing(transport: FakeTransport) -> None:
+    waker = Waker(transport)
+    for _ in range(2):
+        waker.hint()
+        waker.wait(0)
+        assert transport.sent == []
+        assert listeners() == []
+        waker.close()
+
+
+def test_the_first_wait_begins_when_the_listener_is_connected(
+    transport: FakeTransport, waker: Waker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "POLL_SECONDS", PATIENCE)
+    transport.may_connect.clear()
+
+    def connect() -> None:
+        transport.connecting.wait(PATIENCE)
+        time.sleep(0.05)
+        transport.may_connect.set()
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    waker.wait(0)
+    assert waker.is_receiving
+    thread.join()
 
 
 def test_connecting_delays_neither_hints_nor_waits_nor_closing(
@@ -122,6 +204,10 @@ def test_connecting_delays_neither_hints_nor_waits_nor_closing(
     transport.may_connect.clear()
     assert waker.wait(PATIENCE) is True
     assert transport.connecting.is_set()
+    readings = count_readings(monkeypatch)
+    # Not the first try any more: returns after POLL_SECONDS, in which the thread sleeps.
+    assert waker.wait(PATIENCE) is True
+    assert readings() < 50
     waker.hint()
     assert len(transport.sent) == 1
     waker.close()
@@ -171,8 +257,20 @@ def test_failures_that_go_on_are_logged_once(
     assert "nobody there" in record.getMessage()
 
 
+def test_a_listener_that_was_refused_waits_before_it_tries_again(
+    transport: FakeTransport, waker: Waker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "POLL_SECONDS", PATIENCE)
+    transport.refuses = True
+    waker.wait(0)
+    until(lambda: transport.disconnections)
+    waker.wait(0.1)
+    assert transport.disconnections == 1
+
+
 def test_threads_wake_each_other_without_a_transport() -> None:
     waker = Waker()
+    waker.open()
     assert waker.wait(0.001) is False
     thread = threading.Thread(target=waker.hint)
     thread.start()
@@ -190,6 +288,7 @@ def test_closing_ends_the_listener_and_every_wait(transport: FakeTransport, wake
         waker.close()
         thread.join(0.01)
     assert listeners() == []
+    assert not waker.is_receiving
     assert transport.disconnections == transport.connections
 
 
@@ -232,9 +331,13 @@ def test_a_child_has_a_listener_and_a_name_of_its_own(transport: FakeTransport, 
     assert waker._listener is not None
     receiver = waker._listener.receiver
     assert isinstance(receiver, FakeReceiver)
+    finalizer = waker._finalizer
+    assert finalizer is not None
 
     def work() -> None:
         assert receiver.is_disowned
+        assert [end.fileno() for end in receiver._bell] == [-1, -1]
+        assert not finalizer.alive
         assert not waker.is_receiving
         waker.hint()
         assert len(set(transport.sent)) == 2
