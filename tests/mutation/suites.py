@@ -113,7 +113,7 @@ SUITES = (
             "tests/web/test_changes.py",
             "tests/web/test_endpoints.py",
             "tests/web/test_masking.py",
-            "tests/unit/test_audit.py",
+            "tests/unit/test_tokens.py",
         ),
     ),
     Suite(
