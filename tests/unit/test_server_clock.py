@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from evenbeat.stores import server_clock
 from evenbeat.stores.server_clock import ServerClock
 
 
@@ -71,6 +74,11 @@ def test_a_server_whose_clock_is_set_is_followed_at_its_next_reply() -> None:
         world.there, world.back = 2, 3
         world.reply()
         assert world.server - 5 <= world.clock.now() <= world.server + 5
+    # A server tells whole milliseconds: its clock may be almost one ahead of what it says.
+    world.server -= 60_000
+    world.there, world.back = 0, 0
+    world.reply()
+    assert world.clock.now() == world.server + 1
 
 
 def test_another_server_is_asked_for_its_own_time() -> None:
@@ -80,3 +88,12 @@ def test_another_server_is_asked_for_its_own_time() -> None:
     world.server += 5_000
     assert world.clock.now() == world.server
     assert world.asked == 2
+
+
+def test_it_goes_on_by_the_steady_clock_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 7.0
+    monkeypatch.setattr(server_clock, "steady_clock", lambda: seconds)
+    clock = ServerClock(lambda: 5_000_000)
+    assert clock.now() == 5_000_000
+    seconds = 7.25
+    assert clock.now() == 5_000_250

@@ -237,6 +237,19 @@ def test_waits_are_short_while_the_connection_is_lost_and_one_ends_when_it_is_ba
     assert waker.wait(0) is False
 
 
+def test_a_connection_that_was_lost_between_two_waits_counts_as_a_hint(
+    transport: FakeTransport, waker: Waker
+) -> None:
+    waker.wait(0)
+    until(lambda: waker.is_receiving)
+    while waker.wait(0):
+        pass
+    transport.messages.put(None)
+    until(lambda: transport.connections == 2 and waker.is_receiving)
+    assert waker.wait(0) is True
+    assert waker.wait(0) is False
+
+
 def test_a_store_that_notices_changes_itself_waits_as_long_as_it_is_told(
     transport: FakeTransport, waker: Waker
 ) -> None:
