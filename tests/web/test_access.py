@@ -15,6 +15,7 @@ import pytest
 from evenbeat import Scheduler, every
 from evenbeat.core.tokens import ROLES, allows
 from evenbeat.errors import InvalidValue
+from evenbeat.web import access
 from evenbeat.web.access import BELIEVED, MOST_FAILURES, Gate
 from evenbeat.web.endpoint import TABLE, Endpoint
 from evenbeat.web.problems import Refused
@@ -249,6 +250,68 @@ def test_a_revoked_token_is_refused_within_five_seconds(app: Scheduler) -> None:
     assert gate.recognise(header, "a") is None
     with pytest.raises(Refused, match="wrong, expired or revoked"):
         gate.authenticate(header, "a")
+
+
+def refused_token(gate: Gate, address: str) -> None:
+    assert gate.recognise("Bearer evb_1_x", address) is None
+    with pytest.raises(Refused, match="wrong, expired or revoked"):
+        gate.authenticate("Bearer evb_1_x", address)
+
+
+def test_wrong_tokens_of_an_address_are_counted_for_a_minute(app: Scheduler) -> None:
+    clock = [1000.0]
+    gate = Gate(app.tokens, WebSettings(), lambda: clock[0])
+    for _ in range(MOST_FAILURES):
+        refused_token(gate, "a")
+    for passed, wait in ((0.0, "61"), (59.5, "1")):
+        clock[0] = 1000.0 + passed
+        with pytest.raises(Refused, match=f"{MOST_FAILURES} wrong tokens") as refused:
+            gate.recognise("Bearer evb_1_x", "a")
+        assert refused.value.problem.status == 429
+        assert refused.value.headers == {"Retry-After": wait}
+    refused_token(gate, "b")
+    # The next minute begins with its first failure.
+    clock[0] = 1060.0
+    for _ in range(MOST_FAILURES):
+        refused_token(gate, "a")
+    with pytest.raises(Refused, match=f"{MOST_FAILURES} wrong tokens"):
+        gate.recognise("Bearer evb_1_x", "a")
+
+
+def test_a_gate_remembers_a_bounded_number_of_addresses_and_tokens(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_REMEMBERED", 3)
+    gate = Gate(app.tokens, WebSettings(), lambda: 0.0)
+    for name in "abcc":
+        refused_token(gate, name)
+    assert {name: count for name, (count, _) in gate._failures.items()} == {"a": 1, "b": 1, "c": 2}
+    refused_token(gate, "d")
+    assert list(gate._failures) == ["d"]
+    for name in "abcd":
+        gate.authenticate(f"Bearer {app.tokens.create(name).secret}", "e")
+    assert [token.name for token, _ in gate._believed.values()] == ["d"]
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer  ", "Basic evb_1_x", "evb_1_x"])
+def test_a_request_without_a_token_is_not_a_wrong_token(app: Scheduler, header: str | None) -> None:
+    gate = Gate(app.tokens, WebSettings(), lambda: 0.0)
+    for ask in (gate.recognise, gate.authenticate):
+        with pytest.raises(Refused, match="there is no token") as refused:
+            ask(header, "a")
+        assert refused.value.problem.status == 401
+    assert gate._failures == {}
+
+
+def test_a_long_request_ends_with_its_token(app: Scheduler) -> None:
+    made = app.tokens.create("ann")
+    gate = Gate(app.tokens, WebSettings())
+    ann = gate.authenticate(f"bearer  {made.secret} ", "a")
+    assert ann.token == made.token.id
+    assert gate.is_valid(ann)
+    app.tokens.revoke(made.token.id)
+    assert not gate.is_valid(ann)
+    assert gate.is_valid(access.LOCAL)
 
 
 def test_without_tokens_only_a_loopback_address_may_be_bound() -> None:
