@@ -294,6 +294,44 @@ class ScheduleContract(Contract):
         with pytest.raises(InvalidValue, match="cursor"):
             store.find_schedules(ScheduleQuery(cursor="!nonsense"))
 
+    def test_pages_of_every_search_continue_where_the_last_one_ended(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        for tenant in ("acme", "beta"):
+            for at in range(3):
+                self.add(store, schedule(f"s{at}", tenant=tenant, task=f"task-{at % 2}"))
+
+        def page(**query: Any) -> tuple[list[tuple[str, str]], str | None]:
+            found = store.find_schedules(ScheduleQuery(**query))
+            return [each.key for each in found.items], found.cursor
+
+        searches: list[dict[str, Any]] = [
+            {},
+            {"tenant": "acme"},
+            {"tenant": "beta"},
+            {"name": "s1"},
+            {"task": "task-0"},
+            {"tenant": "beta", "task": "task-0"},
+            {"changed_since": clock.now},
+            {"tenant": "beta", "wakes_before": clock.now + 2 * MINUTE},
+            {"keys": (("acme", "s2"), ("beta", "s0"), ("beta", "s2"))},
+        ]
+        for search in searches:
+            wanted, end = page(**search)
+            assert len(wanted) >= 2, search
+            assert end is None, search
+            found: list[tuple[str, str]] = []
+            cursor = None
+            for _ in wanted:
+                keys, cursor = page(**search, limit=1, cursor=cursor)
+                found += keys
+            assert (found, cursor) == (wanted, None), search
+        # A cursor is a position among all schedules, whichever search it comes from.
+        _, before = page(limit=1)
+        assert page(tenant="beta", cursor=before)[0] == [("beta", "s0"), ("beta", "s1"), ("beta", "s2")]
+        _, behind = page(tenant="beta", limit=1)
+        assert page(tenant="acme", cursor=behind) == ([], None)
+
     def test_a_deleted_schedule_is_found_only_when_asked_for(self, store: Store) -> None:
         made = self.add(store, schedule())
         assert self.put(store, made, changes.delete(made, store.now())).accepted
