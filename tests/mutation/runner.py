@@ -22,7 +22,7 @@ from tests.mutation.suites import Suite
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "mutants"
 # Seconds, and a factor of the measured duration of the tests: the machine may be busier by now.
-_PATIENCE, _TIMES = 30.0, 2.0
+_PATIENCE, _TIMES = 15.0, 2.0
 
 
 class Result(NamedTuple):

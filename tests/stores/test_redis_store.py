@@ -680,6 +680,9 @@ def test_large_batches_go_in_parts_and_answer_as_one(
     add_schedules(store, *(f"s{at:02}" for at in range(35)))
     assert len(schedule_names(store)) == 35
     assert schedule_names(store) == sorted(schedule_names(store))
+    # A page that is as long as what one script reads is not the last one.
+    page = store.find_schedules(ScheduleQuery(limit=7))
+    assert (len(page.items), page.cursor is None) == (7, False)
     clock.advance("1m")
     fired = store.fire_due(clock.now, 32, plan)
     assert (len(fired.planned), fired.next_wake) == (32, clock.now)
