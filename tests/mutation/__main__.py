@@ -62,7 +62,7 @@ def main() -> int:
         todo = [
             mutant
             for mutant in _sampled(mutants, options.sample, options.seed)
-            if not (options.functions and mutant.imported)
+            if not (options.functions and mutant.imported and mutant.module.endswith(".py"))
             and (
                 options.fresh
                 or (found := results.get(mutant.id)) is None

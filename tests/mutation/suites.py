@@ -109,6 +109,7 @@ SUITES = (
         ("app/tokens.py", "web/access.py", "web/binding.py", "web/idempotency.py", "web/paging.py"),
         (
             "tests/web/test_access.py",
+            "tests/web/test_binding.py",
             "tests/web/test_paging.py",
             "tests/web/test_changes.py",
             "tests/web/test_endpoints.py",

@@ -130,6 +130,28 @@ def test_a_note_of_a_use_that_cannot_be_read_counts_as_none(app: Scheduler) -> N
     assert [token.last_used_at for token in app.tokens.list()] == [None]
 
 
+def test_the_audit_has_the_facts_of_a_token(app: Scheduler, clock: VirtualClock) -> None:
+    made = app.tokens.create("ci", "operator", tenant="acme", expires="1d")
+    app.tokens.revoke(made.token.id)
+    revoked, created = app.audit.list(tenant="acme")
+    facts = {"name": "ci", "role": "operator", "tenant": "acme", "expires": "2026-03-02T12:00:00Z"}
+    assert (created.before, created.after) == ({}, facts)
+    assert (revoked.before, revoked.after) == (facts, {})
+
+
+def test_a_secret_that_cannot_be_one_of_ours_is_not_searched_for(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may refuse such a key with an error."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    monkeypatch.setattr(app.store, "get_record", fail)
+    for wrong in ("evb_\0_x", "evb__x", "evb_1_", "evc_1_x"):
+        assert app.tokens.verify(wrong) is None
+
+
 def test_a_token_works_though_its_use_cannot_be_written(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

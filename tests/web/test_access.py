@@ -297,7 +297,7 @@ def test_a_gate_remembers_a_bounded_number_of_addresses_and_tokens(
 def test_a_request_without_a_token_is_not_a_wrong_token(app: Scheduler, header: str | None) -> None:
     gate = Gate(app.tokens, WebSettings(), lambda: 0.0)
     for ask in (gate.recognise, gate.authenticate):
-        with pytest.raises(Refused, match="there is no token") as refused:
+        with pytest.raises(Refused) as refused:
             ask(header, "a")
         assert refused.value.problem.status == 401
     assert gate._failures == {}

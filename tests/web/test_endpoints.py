@@ -110,9 +110,42 @@ def test_a_key_does_not_claim_the_schedule_of_somebody_else(site: Site) -> None:
     key = {"Idempotency-Key": "deploy 1"}
     site.app.schedules.add("nightly", every("1h"), "work")
     assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists", "name")
-    site.app.schedules.delete("nightly")
-    site.app.schedules.add("nightly", every("7m"), "work")
-    assert_problem(site.request("POST", "schedules", json=body, headers=key), 409, "schedule-exists", "name")
+    for trigger, task, payload in (
+        (every("7m"), "work", None),
+        (every("3h"), "other", None),
+        (every("3h"), "work", {"team": "dev"}),
+    ):
+        site.app.schedules.delete("nightly")
+        site.app.schedules.add("nightly", trigger, task, payload)
+        refused = site.request("POST", "schedules", json=body, headers=key)
+        assert_problem(refused, 409, "schedule-exists", "name")
+
+
+def test_a_key_does_not_claim_a_schedule_that_was_there_before_its_request() -> None:
+    clock = VirtualClock()
+    site = Site(Scheduler(MemoryStore(clock)))
+    body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
+    site.app.schedules.add("nightly", every("3h"), "work")
+    clock.advance("1ms")
+    refused = site.request("POST", "schedules", json=body, headers={"Idempotency-Key": "deploy 1"})
+    assert_problem(refused, 409, "schedule-exists", "name")
+    site.close()
+
+
+def test_a_key_of_one_tenant_and_a_key_without_a_token_are_remembered(app: Scheduler) -> None:
+    body = {"name": "nightly", "trigger": "every 3h", "task": "work", "payload": {"team": "dev"}}
+    key = {"Idempotency-Key": "deploy 1"}
+    site = Site(app)
+    first = site.post("schedules", body, status=201, headers=key, tenant="acme")
+    assert first["tenant"] == "acme"
+    assert site.post("schedules", body, status=201, headers=key, tenant="acme") == first
+    site = Site(app, needs_token=False)
+    first = site.post("schedules", body, status=201, headers=key, role=None)
+    assert site.post("schedules", body, status=201, headers=key, role=None) == first
+    # A run by hand without a payload has that of its schedule.
+    run = site.post("schedules/nightly/run", {}, status=201, headers=key, role=None)
+    assert site.post("schedules/nightly/run", {}, status=201, headers=key, role=None) == run
+    site.close()
 
 
 def test_a_repeated_create_does_not_bring_back_a_deleted_schedule(site: Site) -> None:
@@ -126,11 +159,18 @@ def test_a_repeated_create_does_not_bring_back_a_deleted_schedule(site: Site) ->
     assert_problem(repeated, 409, "key-used-before", "Idempotency-Key")
 
 
-@pytest.mark.parametrize("trigger", ["every 3h", "0 9 * * mon-fri", "at 2999-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    ("trigger", "given"),
+    [
+        ("every 3h", {"payload": {"team": "dev"}}),
+        ("0 9 * * mon-fri", {"payload": {}}),
+        ("at 2999-01-01T00:00:00Z", {}),
+    ],
+)
 def test_a_create_is_repeated_after_a_crash_before_its_end_was_noted(
-    site: Site, monkeypatch: pytest.MonkeyPatch, trigger: str
+    site: Site, monkeypatch: pytest.MonkeyPatch, trigger: str, given: dict[str, Any]
 ) -> None:
-    body = {"name": "nightly", "trigger": trigger, "task": "work", "payload": {"team": "dev"}}
+    body = {"name": "nightly", "trigger": trigger, "task": "work", **given}
     key = {"Idempotency-Key": "deploy 1"}
     with monkeypatch.context() as patch:
         patch.setattr("evenbeat.web.idempotency.Creation.finish", lambda *_: None)

@@ -57,19 +57,16 @@ _PATTERNS = {
 def read_query(pairs: Iterable[tuple[str, str]], kind: type[S]) -> S:
     """Return the parameters of a query string.
 
-    Numbers and booleans are read from their texts. A parameter may be repeated only if it is a list.
+    Numbers and booleans are read from their texts. No parameter may be repeated.
     """
     properties = _properties(kind)
     values: dict[str, Any] = {}
     for name, text in pairs:
         if name not in properties:
             raise _invalid(f"there is no parameter {name}", name, text, _nearest(name, properties))
-        if properties[name].get("type") == "array":
-            values.setdefault(name, []).append(text)
-        elif name in values:
+        if name in values:
             raise _invalid(f"the parameter {name} is given twice", name, text)
-        else:
-            values[name] = _value(name, text, properties[name])
+        values[name] = _value(name, text, properties[name])
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
