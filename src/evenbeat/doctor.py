@@ -26,6 +26,7 @@ from evenbeat.rules import attempts, auditing
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.rules.waiting import why_no_taker
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store, Write
+from evenbeat.stores.pages import every_run, every_schedule
 
 LATE = 60_000
 """Milliseconds. A schedule or run that is due for longer waits for a node that is not there."""
@@ -86,7 +87,7 @@ class Duplicate(NamedTuple):
 def diagnose(store: Store, local: Instant) -> list[Finding]:
     """Return the results of all checks of an open store; ``local`` is the clock of this machine."""
     now = store.now()
-    rows = list(_schedules(store))
+    rows = list(every_schedule(store, ScheduleQuery(limit=_PAGE)))
     alive = live_nodes(store)
     return [
         _clock(now, local, rows),
@@ -130,7 +131,7 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
     """Return ticks with two runs, or with a run and a row of the ledger; and how many runs were examined."""
     by_tick: dict[tuple[str, str, int, Instant], list[RunRecord]] = defaultdict(list)
     looked_at = 0
-    for run in _runs(store, RunQuery(without=LARGE_FIELDS, limit=_PAGE)):
+    for run in every_run(store, RunQuery(without=LARGE_FIELDS, limit=_PAGE)):
         looked_at += 1
         if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
             by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
@@ -220,7 +221,7 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
     counts: Counter[tuple[str, str]] = Counter()
     oldest: dict[tuple[str, str], Instant] = {}
     for number, run in enumerate(
-        _runs(store, RunQuery(states=("queued",), without=LARGE_FIELDS, limit=_PAGE))
+        every_run(store, RunQuery(states=("queued",), without=LARGE_FIELDS, limit=_PAGE))
     ):
         if number >= _RUNS:
             break
@@ -387,7 +388,8 @@ def repair(store: Store) -> Repaired:
     surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
     wishes = [(run, attempts.cancel(run, now, uuid4().hex)) for run in surplus]
     cancelled = _settled(store, [(run, wish) for run, wish in wishes if wish is not None], now)
-    woken = [row.name for row in _schedules(store) if _is_asleep(row) and _wake(store, row, now)]
+    rows = every_schedule(store, ScheduleQuery(limit=_PAGE))
+    woken = [row.name for row in rows if _is_asleep(row) and _wake(store, row, now)]
     if requeued or cancelled or woken:
         store.hint()
     return Repaired(requeued=requeued, cancelled=cancelled, woken=woken)
@@ -430,28 +432,6 @@ def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
     if written.accepted and note is not None:
         store.delete_record("quarantine", row.tenant, row.name, note.version)
     return written.accepted
-
-
-# -- reading -----------------------------------------------------------------------------------------------
-
-
-def _schedules(store: Store) -> Iterator[ScheduleRecord]:
-    query = ScheduleQuery(limit=_PAGE)
-    while True:
-        page = store.find_schedules(query)
-        yield from page.items
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
-
-
-def _runs(store: Store, query: RunQuery) -> Iterator[RunRecord]:
-    while True:
-        page = store.find_runs(query)
-        yield from page.items
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
 
 
 def _node_facts(node: LiveNode) -> dict[str, Any]:

@@ -68,6 +68,11 @@ def test_the_first_refresh_reads_all_pages_of_the_store(activity: Activity) -> N
     assert len(catalogue) == 1_201
     assert catalogue.take_changes() == []
     assert len([query for query in activity.store.queries if isinstance(query, ScheduleQuery)]) == 3
+    catalogue.load(activity.store)
+    assert len([query for query in activity.store.queries if isinstance(query, ScheduleQuery)]) == 3
+    by_request = Catalogue()
+    by_request.load(activity.store)
+    assert len(by_request) == 1_201
 
 
 def test_filters_find_the_schedules_that_match_all_of_them(activity: Activity) -> None:

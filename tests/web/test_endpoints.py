@@ -203,7 +203,7 @@ def test_a_key_of_a_run_does_not_stand_for_another_payload(site: Site) -> None:
         assert_problem(other, 422, "key-used-twice", "Idempotency-Key")
     other = site.request("POST", "runs", json={"task": "other"}, headers=key)
     assert_problem(other, 422, "key-used-twice", "Idempotency-Key")
-    for wrong in ("x" * 256, "\u00e9".encode("latin-1"), ""):
+    for wrong in ("x" * 256, ""):
         refused = site.request("POST", "runs", json={"task": "work"}, headers={"Idempotency-Key": wrong})
         assert_problem(refused, 400, "invalid-value", "Idempotency-Key")
 

@@ -142,7 +142,8 @@ def test_the_command_ends_with_zero_after_a_signal_and_without_its_parent(tmp_pa
 
 def test_a_web_process_that_worked_for_long_is_started_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     api = WebProcess([])
-    clock, lengths, pauses = [0.0], [0.0, 1.0, 30.0, 31.0, 1.0], []
+    clock, lengths = [0.0], [0.0, 1.0, 30.0, 31.0, 1.0]
+    pauses: list[float] = []
 
     def run() -> int | None:
         if not lengths:

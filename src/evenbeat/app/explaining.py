@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from difflib import get_close_matches
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -39,11 +40,12 @@ from evenbeat.rules.why import (
     why_tick,
 )
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
+from evenbeat.stores.pages import every_schedule
 from evenbeat.triggers import parse_trigger
 
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
 _DAY = timedelta(days=1)
-_NAMES, _NAME_PAGES = 500, 4
+_PAGE, _MOST_NAMES = 500, 2_000
 _ACTIVE = 500
 # A tick of an unknown trigger is searched among the runs that were fired within this time.
 _FIRED_WITHIN = 3_600_000
@@ -175,15 +177,8 @@ def _with_damage(row: ScheduleRecord) -> ScheduleRecord:
 
 def _similar(store: Store, tenant: str, name: str) -> list[str]:
     """Return names of the tenant's schedules that are like this one. Of other tenants it says nothing."""
-    query = ScheduleQuery(tenant=tenant, limit=_NAMES)
-    names: list[str] = []
-    for _ in range(_NAME_PAGES):
-        page = store.find_schedules(query)
-        names += (row.name for row in page.items)
-        if page.cursor is None:
-            break
-        query = replace(query, cursor=page.cursor)
-    return get_close_matches(name, names, n=3, cutoff=0.6)
+    rows = islice(every_schedule(store, ScheduleQuery(tenant=tenant, limit=_PAGE)), _MOST_NAMES)
+    return get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
 
 
 def _read(store: Store, facts: TickFacts) -> TickFacts:

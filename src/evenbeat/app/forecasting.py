@@ -26,6 +26,7 @@ from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.observe.phrases import count
 from evenbeat.rules.ticks import spread_delay, spread_number, trigger_of
 from evenbeat.stores.base import ScheduleQuery, Store
+from evenbeat.stores.pages import every_schedule
 from evenbeat.timeline.extra import require_numpy
 from evenbeat.triggers import Trigger
 
@@ -43,14 +44,8 @@ _QUIET_MINUTES, _QUIET_WINDOWS = 15, 5
 
 
 def firing_schedules(store: Store, tenant: str | None) -> Iterator[ScheduleRecord]:
-    """Yield the rows of a tenant, or of all tenants, that may fire."""
-    query = ScheduleQuery(tenant=tenant, states=("active", "paused"), limit=_PAGE)
-    while True:
-        page = store.find_schedules(query)
-        yield from page.items
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
+    """Return the rows of a tenant, or of all tenants, that may fire."""
+    return every_schedule(store, ScheduleQuery(tenant=tenant, states=("active", "paused"), limit=_PAGE))
 
 
 def forecast_of(

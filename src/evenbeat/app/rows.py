@@ -22,6 +22,7 @@ from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Write
+from evenbeat.stores.pages import every_run
 
 # A write loses only while another one wins: losing so often in a row means a fault.
 _TRIES = 50
@@ -206,13 +207,8 @@ class ScheduleRows:
             without=LARGE_FIELDS,
             limit=_PAGE,
         )
-        found: list[Active] = []
-        while True:
-            page = self.session.store().find_runs(query)
-            found += (Active(run.id, run.state, run.cancel_requested) for run in page.items)
-            if page.cursor is None:
-                return tuple(found)
-            query = replace(query, cursor=page.cursor)
+        runs = every_run(self.session.store(), query)
+        return tuple(Active(run.id, run.state, run.cancel_requested) for run in runs)
 
     def existing(self, name: str, tenant: str) -> ScheduleRecord:
         """Return the row of a schedule that is not deleted."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-
-from msgspec.structs import replace
+from itertools import islice
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules.accounts import is_tick, trigger_since
 from evenbeat.rules.ticks import own_trigger, tick_run_id
 from evenbeat.stores.base import VALUES, RunQuery, Store
-from evenbeat.stores.pages import cursor_at
+from evenbeat.stores.pages import cursor_at, every_run
 from evenbeat.triggers import Trigger
 
 _PAGE = 500
@@ -86,16 +85,11 @@ class TickRecords:
         query = RunQuery(
             tenant=row.tenant, schedule=row.name, without=VALUES, limit=_PAGE, cursor=cursor_at(end)
         )
-        for _ in range(_MOST_RUNS // _PAGE):
-            page = self._store.find_runs(query)
-            for run in page.items:
-                if run.created_at < start:
-                    return
-                if run.cause == "tick" and run.tick is not None:
-                    yield run
-            if page.cursor is None:
+        for run in islice(every_run(self._store, query), _MOST_RUNS):
+            if run.created_at < start:
                 return
-            query = replace(query, cursor=page.cursor)
+            if run.cause == "tick" and run.tick is not None:
+                yield run
 
     def failed_by_hand(self, start: Instant | None, end: Instant) -> RunRecord | None:
         """Return the latest run that a user started in [start, end] and that failed; None if there is none,

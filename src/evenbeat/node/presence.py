@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.rules.waiting import Taker
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.stores.pages import every_run
 from evenbeat.tasks.task import ExecutorKind
 
 PRESENT_EVERY = 20_000
@@ -108,15 +109,10 @@ class LiveNode(NamedTuple):
         kind = self.kinds.get(task)
         if kind is None or kind not in self.slots:
             return False
-        left = self.slots[kind]
         query = RunQuery(worker=self.key, states=("running",), without=LARGE_FIELDS, limit=_PAGE)
-        while left > 0:
-            page = store.find_runs(query)
-            left -= sum(1 for run in page.items if self.kinds.get(run.task) == kind)
-            if page.cursor is None:
-                break
-            query = replace(query, cursor=page.cursor)
-        return left <= 0
+        held = (run for run in every_run(store, query) if self.kinds.get(run.task) == kind)
+        slots = max(0, self.slots[kind])
+        return sum(1 for _ in islice(held, slots)) == slots
 
 
 def live_nodes(store: Store) -> list[LiveNode]:

@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import InvalidValue
-from evenbeat.stores.base import Page, RunQuery, ScheduleQuery
+from evenbeat.stores.base import Page, RunQuery, ScheduleQuery, Store
 
 Position: TypeAlias = tuple[Instant, str]
 """A run's position in the order of pages: when it was created, and its id."""
 
+_Query = TypeVar("_Query", ScheduleQuery, RunQuery)
+_Item = TypeVar("_Item")
+
 Fetch: TypeAlias = Callable[[Position | None, int], tuple[Iterable[RunRecord], Position | None]]
 """Returns the readable runs among so many rows after a position, and the position of the last of these
 rows; None if no rows follow."""
+
+
+def every_schedule(store: Store, query: ScheduleQuery) -> Iterator[ScheduleRecord]:
+    """Yield all schedules that a search finds, read in pages of ``query.limit``."""
+    return _every(store.find_schedules, query)
+
+
+def every_run(store: Store, query: RunQuery) -> Iterator[RunRecord]:
+    """Yield all runs that a search finds, read in pages of ``query.limit``."""
+    return _every(store.find_runs, query)
+
+
+def _every(find: Callable[[_Query], Page[_Item]], query: _Query) -> Iterator[_Item]:
+    while True:
+        page = find(query)
+        yield from page.items
+        if page.cursor is None:
+            return
+        query = replace(query, cursor=page.cursor)
 
 
 def schedule_page(found: Sequence[ScheduleRecord], limit: int) -> Page[ScheduleRecord]:

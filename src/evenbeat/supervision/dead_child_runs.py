@@ -21,6 +21,7 @@ from evenbeat.observe.logs import run_fields
 from evenbeat.processes.begun import Snapshot
 from evenbeat.rules import attempts
 from evenbeat.stores.base import RunQuery, Store
+from evenbeat.stores.pages import every_run
 
 BATCH = 500
 
@@ -123,11 +124,4 @@ class HandBack:
 
 def running_runs(store: Store, worker: str) -> list[RunRecord]:
     """Return the runs that a worker holds."""
-    found: list[RunRecord] = []
-    query = RunQuery(worker=worker, states=("running",), limit=BATCH)
-    while True:
-        page = store.find_runs(query)
-        found += page.items
-        if page.cursor is None:
-            return found
-        query = replace(query, cursor=page.cursor)
+    return list(every_run(store, RunQuery(worker=worker, states=("running",), limit=BATCH)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -18,6 +18,7 @@ from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.errors import StoreUnavailable
 from evenbeat.rules.schedule_filters import LATE_AFTER, Entry, Key, entry_of, is_failing
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
+from evenbeat.stores.pages import every_schedule
 from evenbeat.web.entries import EMPTY, Snapshot
 from evenbeat.web.search import CataloguePage, CatalogueQuery, search
 
@@ -79,6 +80,13 @@ class Catalogue:
         if snapshot is None:
             raise StoreUnavailable("the schedules are still being read from the store; try again")
         return search(snapshot, query, late)
+
+    def load(self, store: Store) -> None:
+        """Read all schedules, unless a refresh has done so. Of several requests at once, one reads them."""
+        with self._refreshing:
+            if self._snapshot is None:
+                now = store.now()
+                self._apply(_load(store, now), now)
 
     def refresh(self, store: Store) -> None:
         """Read the schedules that have changed; the first time, all of them.
@@ -174,7 +182,7 @@ def late_keys(store: Store, now: Instant, tenant: str | None = None) -> frozense
     node is alive), returns the first 2,000 by tenant and name.
     """
     query = ScheduleQuery(tenant=tenant, states=("active",), wakes_before=now - LATE_AFTER, limit=_PAGE)
-    return frozenset(record.key for record in islice(_records(store, query), MOST_LATE))
+    return frozenset(record.key for record in islice(every_schedule(store, query), MOST_LATE))
 
 
 class _Row(NamedTuple):
@@ -255,16 +263,7 @@ def _load(store: Store, now: Instant) -> _Reading:
 
 
 def _read(store: Store, query: ScheduleQuery, now: Instant) -> _Rows:
-    return {record.key: _row(record, now) for record in _records(store, query)}
-
-
-def _records(store: Store, query: ScheduleQuery) -> Iterator[ScheduleRecord]:
-    while True:
-        page = store.find_schedules(query)
-        yield from page.items
-        if page.cursor is None:
-            return
-        query = replace(query, cursor=page.cursor)
+    return {record.key: _row(record, now) for record in every_schedule(store, query)}
 
 
 def _row(record: ScheduleRecord, now: Instant) -> _Row | None:

@@ -46,7 +46,7 @@ class WebState:
         """Return the keys of a page of schedules, as they were a second or two ago."""
         self.watch()
         if not self._catalogue.is_loaded:
-            self._catalogue.refresh(self.app.store)
+            self._catalogue.load(self.app.store)
         if query.late is None:
             return self._catalogue.search(query)
         store = self.app.store
