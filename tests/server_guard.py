@@ -28,7 +28,7 @@ def guard(pid: int, folder: Path) -> None:
 
 
 def release(folder: Path) -> None:
-    """Take back what ``guard`` was told of this folder: its server has ended."""
+    """Stop guarding this folder: its server has ended."""
     _tell(f"0 {folder}")
 
 

@@ -132,7 +132,7 @@ class Server(ABC):
         return (self.folder / "output").read_text(errors="replace")[-2000:]
 
     def kill(self) -> None:
-        """As a power cut of the process: nothing is flushed, nobody is told."""
+        """As a power cut of the process: nothing is flushed, and no client is notified."""
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(20)

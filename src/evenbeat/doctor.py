@@ -46,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str
     level: Level
-    says: str
+    message: str
     hint: str | None = None
     details: tuple[str, ...] = ()
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -108,7 +108,7 @@ def safety_findings(settings: list[Setting]) -> Iterator[Finding]:
             yield Finding(
                 check="safety",
                 level=setting.level,
-                says=f"{setting.name} {setting.value}",
+                message=f"{setting.name} {setting.value}",
                 hint=setting.hint,
                 facts={setting.name: setting.value},
             )
@@ -117,7 +117,7 @@ def safety_findings(settings: list[Setting]) -> Iterator[Finding]:
         yield Finding(
             check="safety",
             level="ok",
-            says=", ".join(f"{setting.name} {setting.value}" for setting in fine),
+            message=", ".join(f"{setting.name} {setting.value}" for setting in fine),
             facts={setting.name: setting.value for setting in fine},
         )
 
@@ -130,12 +130,12 @@ def expired_runs(store: Store, now: Instant) -> list[RunRecord]:
 def duplicates(store: Store) -> tuple[list[Duplicate], int]:
     """Return ticks with two runs, or with a run and a row of the ledger; and how many runs were examined."""
     by_tick: dict[tuple[str, str, int, Instant], list[RunRecord]] = defaultdict(list)
-    looked_at = 0
+    checked = 0
     for run in every_run(store, RunQuery(without=LARGE_FIELDS, limit=_PAGE)):
-        looked_at += 1
+        checked += 1
         if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
             by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
-        if looked_at >= _RUNS:
+        if checked >= _RUNS:
             break
     ledgers = {
         (tenant, name): store.find_skipped(tenant, name, _LEDGER)
@@ -146,7 +146,7 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
         row = _recorded(ledgers[key[:2]], key[2], key[3])
         if len(runs) > 1 or row is not None:
             found.append(Duplicate(*key, tuple(runs), row))
-    return found, looked_at
+    return found, checked
 
 
 def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
@@ -166,7 +166,7 @@ def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
             check="clock",
             level="fail",
             facts=facts,
-            says=f"the store has rows from {span(written - now, units=1)} in the future: its clock went back",
+            message=f"the store has rows from {span(written - now, units=1)} ahead: its clock went back",
             hint="correct the clock; until then no tick is due that was due before",
         )
     if abs(apart) > _CLOCKS_APART:
@@ -176,23 +176,23 @@ def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
             check="clock",
             level="warn",
             facts=facts,
-            says=f"the store's clock is {length} {ahead} this machine's; the store's is used",
+            message=f"the store's clock is {length} {ahead} this machine's; the store's is used",
             hint="keep both in step with NTP",
         )
-    return Finding(check="clock", level="ok", says="the store and this machine agree", facts=facts)
+    return Finding(check="clock", level="ok", message="the store and this machine agree", facts=facts)
 
 
 def _nodes(alive: list[LiveNode], rows: list[ScheduleRecord]) -> Finding:
     facts = {"nodes": [_node_facts(node) for node in alive]}
     if alive:
         details = _some(_node_words(node) for node in alive)
-        says = f"{count(len(alive), 'node')} running"
-        return Finding(check="nodes", level="ok", says=says, details=details, facts=facts)
+        message = f"{count(len(alive), 'node')} running"
+        return Finding(check="nodes", level="ok", message=message, details=details, facts=facts)
     needed = any(row.state == "active" for row in rows)
     return Finding(
         check="nodes",
         level="warn" if needed else "ok",
-        says="no node is running" if needed else "no node is running, and there is nothing to fire",
+        message="no node is running" if needed else "no node is running, and there is nothing to fire",
         hint="start one: evenbeat run" if needed else None,
         facts=facts,
     )
@@ -206,12 +206,14 @@ def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
     )
     facts = {"schedules": [{"tenant": tenant, "name": name} for _, tenant, name in late]}
     if not late:
-        return Finding(check="schedules", level="ok", says=f"none of {len(rows):,} is overdue", facts=facts)
+        return Finding(
+            check="schedules", level="ok", message=f"none of {len(rows):,} is overdue", facts=facts
+        )
     return Finding(
         check="schedules",
         level="fail",
         facts=facts,
-        says=f"{count(len(late), 'schedule is', 'schedules are')} due and no node fires",
+        message=f"{count(len(late), 'schedule is', 'schedules are')} due and no node fires",
         hint="start a node with a ticker: evenbeat run",
         details=_some(f"{name} for {span(now - since, units=1)}" for since, _, name in late),
     )
@@ -231,7 +233,7 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
             oldest[key] = min(oldest.get(key, now), run.run_at)
     facts = {"queued": [{"task": task, "queue": queue, "runs": n} for (task, queue), n in counts.items()]}
     if not counts:
-        return Finding(check="queue", level="ok", says="no run has waited for over a minute", facts=facts)
+        return Finding(check="queue", level="ok", message="no run has waited for over a minute", facts=facts)
     details = []
     for (task, queue), number in counts.most_common():
         why = _why_waiting(task, queue, alive)
@@ -242,7 +244,7 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
         check="queue",
         level="fail",
         facts=facts,
-        says=f"{count(counts.total(), 'run waits', 'runs wait')} for a worker",
+        message=f"{count(counts.total(), 'run waits', 'runs wait')} for a worker",
         hint="start a node that has these tasks and queues: evenbeat run",
         details=_some(details),
     )
@@ -261,12 +263,12 @@ def _expired(store: Store, now: Instant) -> Finding:
     runs = expired_runs(store, now)
     facts = {"runs": [run.id for run in runs]}
     if not runs:
-        return Finding(check="leases", level="ok", says="every running run has a live worker", facts=facts)
+        return Finding(check="leases", level="ok", message="every running run has a live worker", facts=facts)
     return Finding(
         check="leases",
         level="fail",
         facts=facts,
-        says=f"{count(len(runs), 'run has', 'runs have')} no live worker, and no node took over",
+        message=f"{count(len(runs), 'run has', 'runs have')} no live worker, and no node took over",
         hint="start a node, or queue them again: evenbeat doctor --repair",
         details=_some(
             f"{run.id} of {run.worker}, for {span(now - (run.lease_until or now), units=1)}" for run in runs
@@ -288,7 +290,7 @@ def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
         "asleep": [{"tenant": row.tenant, "name": row.name} for row in asleep],
     }
     if not notes and not damaged and not asleep:
-        return Finding(check="quarantine", level="ok", says="every row could be read", facts=facts)
+        return Finding(check="quarantine", level="ok", message="every row could be read", facts=facts)
     details = [f"{note.key}: {note.body}" for note in notes]
     details += [f"{row.name}: {row.damage}" for row in damaged]
     details += [f"{row.name}: active, but it has no next wake-up" for row in asleep]
@@ -296,7 +298,7 @@ def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
         check="quarantine",
         level="fail",
         facts=facts,
-        says=f"{count(len(details), 'row', 'rows')} could not be read and do not fire",
+        message=f"{count(len(details), 'row', 'rows')} could not be read and do not fire",
         hint="evenbeat doctor --repair wakes those that can be planned; declare, update or delete the others",
         details=_some(details),
     )
@@ -312,7 +314,7 @@ def _deferred(store: Store) -> list[Finding]:
         check="deferred",
         level="warn",
         facts=facts,
-        says=f"{count(len(notes), 'schedule was', 'schedules were')} put off by a node that can't plan now",
+        message=f"{count(len(notes), 'schedule was', 'schedules were')} deferred: a node can't plan now",
         hint="look at that node's log: time-zone data (pip install -U tzdata), open files, memory",
         details=_some(f"{note.key}: {note.body}" for note in notes),
     )
@@ -320,10 +322,10 @@ def _deferred(store: Store) -> list[Finding]:
 
 
 def _duplicates(store: Store) -> Finding:
-    every, looked_at = duplicates(store)
+    every, checked = duplicates(store)
     found = [one for one in every if not one.is_repaired]
     facts = {
-        "runs_looked_at": looked_at,
+        "runs_checked": checked,
         "ticks": [
             {
                 "tenant": one.tenant,
@@ -338,11 +340,11 @@ def _duplicates(store: Store) -> Finding:
         ],
     }
     if not found:
-        says = f"no tick twice in {count(looked_at, 'run')}"
+        message = f"no tick twice in {count(checked, 'run')}"
         if every:
-            says += f"; {count(len(every), 'duplicate was', 'duplicates were')} cancelled"
+            message += f"; {count(len(every), 'duplicate was', 'duplicates were')} cancelled"
         details = _some(_duplicate_words(one) for one in every)
-        return Finding(check="duplicates", level="ok", says=says, details=details, facts=facts)
+        return Finding(check="duplicates", level="ok", message=message, details=details, facts=facts)
     surplus = sum(len(one.surplus()) for one in found)
     hint = "report it, please: Evenbeat promises that this can't happen"
     if surplus:
@@ -352,7 +354,7 @@ def _duplicates(store: Store) -> Finding:
         level="fail",
         facts=facts,
         hint=hint,
-        says=f"{count(len(found), 'tick was', 'ticks were')} settled more than once",
+        message=f"{count(len(found), 'tick was', 'ticks were')} settled more than once",
         details=_some(_duplicate_words(one) for one in found),
     )
 

@@ -88,12 +88,12 @@ class Bench:
         self.rows: Rows = Rows() if beside is None else beside.rows
         self.store: Flaky = Flaky(self.rows, self.clock) if beside is None else beside.store
         self.begun: list[HeldDocument] = []
-        self.told: list[tuple[BaseException, Document | None]] = []
+        self.reported: list[tuple[BaseException, Document | None]] = []
         self.interrupted: list[HeldDocument] = []
         self.idles = 0
         self.wakes = 0
         callbacks = WorkerCallbacks(
-            self._handle, lambda error, about: self.told.append((error, about)), self._idle, self._wake
+            self._handle, lambda error, about: self.reported.append((error, about)), self._idle, self._wake
         )
         self.limits = Limits(**{"concurrency": 10, "lock_duration": LOCK} | limits)
         self.worker = DocumentWorker(self.store, self.limits, policy or Policy(), callbacks)

@@ -69,20 +69,20 @@ class Report(NamedTuple):
 class Tenure:
     """A lock of a worker on a document, as the oracle knows it."""
 
-    def __init__(self, node: Node, key: str, due: Instant, lock: Instant, said: Mapping[str, Any]) -> None:
+    def __init__(self, node: Node, key: str, due: Instant, lock: Instant, fields: Mapping[str, Any]) -> None:
         self.node = node
         self.key = key
         self.due = due
         self.lock = lock
         """As the store has it."""
-        self.said = said
+        self.fields = fields
         """The document when it was locked."""
         self.sent = {lock}
         """Every end of the lock that was ever requested."""
         self.stands = True
         """Whether the lock is valid: no other has locked the document since, nor has its owner moved it."""
         self.over_at: Instant | None = None
-        self.outcome = "bad" if "61" in str(said.get("interval")) else "?"
+        self.outcome = "bad" if "61" in str(fields.get("interval")) else "?"
         self.wish: Instant | None = None
         self.is_written = False
         self.written: Instant | None = None
@@ -158,7 +158,7 @@ class Node:
                 ]
 
         held.interrupt = interrupt
-        world.say(f"{self.name} handles {tenure.key} for {takes} ms: {tenure.outcome}")
+        world.trace(f"{self.name} handles {tenure.key} for {takes} ms: {tenure.outcome}")
 
     def end_handlers(self) -> None:
         now = self.world.clock.now
@@ -243,7 +243,7 @@ class Wire:
             if is_renewal and change.sleep_until is not None:
                 tenure.sent.add(change.sleep_until)
         answers = self._call("update", lambda: oracle.update(tenures, sent, renewals))
-        self._hear(tenures, answers)
+        self._note_answers(tenures, answers)
         return answers
 
     def remove(self, locks: Sequence[DocumentLock]) -> list[bool]:
@@ -251,10 +251,10 @@ class Wire:
         oracle = self._world.oracle
         tenures = [oracle.asked(self._node, lock) for lock in sent]
         answers = self._call("remove", lambda: oracle.remove(tenures, sent))
-        self._hear(tenures, answers)
+        self._note_answers(tenures, answers)
         return answers
 
-    def _hear(self, tenures: Sequence[Tenure], answers: Sequence[bool]) -> None:
+    def _note_answers(self, tenures: Sequence[Tenure], answers: Sequence[bool]) -> None:
         for tenure, is_done in zip(tenures, answers, strict=True):
             tenure.is_refused = tenure.is_refused or not is_done
 
@@ -266,12 +266,12 @@ class Wire:
             world.faults += 1
             node.troubled_until = world.clock.now
             if luck < 0.03:
-                world.say(f"{node.name}: a request is lost: {what}")
+                world.trace(f"{node.name}: a request is lost: {what}")
             elif luck < 0.06:
-                world.say(f"{node.name}: a reply is lost: {what}")
+                world.trace(f"{node.name}: a reply is lost: {what}")
                 world.quietly(effect)
             else:
-                world.say(f"{node.name}: a request is late: {what}")
+                world.trace(f"{node.name}: a request is late: {what}")
                 world.later(dice.randint(1, 2 * world.duration), effect)
             world.meanwhile(node)
             raise StoreUnavailable("the wire is cut")
@@ -314,18 +314,18 @@ class Oracle:
         taken = world.store.lock_next(duration, limit)
         check(len(taken.found) <= limit, "more were locked than wanted")
         for found in taken.found:
-            due, said = before[found.id]
+            due, fields = before[found.id]
             self._check_take(found.id, due, now)
             check(
                 self.due(found.id) == found.locked_until, f"{found.id} does not have the lock that was given"
             )
             check(found.locked_until >= now + duration, f"the lock on {found.id} is too short")
             assert due is not None
-            tenure = Tenure(node, found.id, due, found.locked_until, said)
+            tenure = Tenure(node, found.id, due, found.locked_until, fields)
             tenure.is_orphan = world.is_unheard
             self.tenures.append(tenure)
             self.holders[found.id] = tenure
-            world.say(f"{node.name} locks {found.id}, due {due}, until {found.locked_until}")
+            world.trace(f"{node.name} locks {found.id}, due {due}, until {found.locked_until}")
         self._check_words()
         return taken
 
@@ -389,7 +389,7 @@ class Oracle:
             assert change.sleep_until is not None
             check(change.sleep_until >= tenure.lock, f"{tenure} was shortened to {change.sleep_until}")
             tenure.lock = change.sleep_until
-            self._world.say(f"  {tenure.key} is {tenure.node.name}'s until {tenure.lock}")
+            self._world.trace(f"  {tenure.key} is {tenure.node.name}'s until {tenure.lock}")
         else:
             self._end(tenure, self.due(tenure.key))
         self._check_words()
@@ -400,7 +400,7 @@ class Oracle:
         for tenure, lock, (due, document), answer in zip(tenures, locks, before, answers, strict=True):
             is_gone = document is not None and self._document(tenure.key) is None
             if not is_gone:
-                check(not answer, f"{tenure.key} is said to be removed, and is not")
+                check(not answer, f"{tenure.key} is reported as removed, and is not")
                 self._check_refusal(tenure, self.due(tenure.key), lock)
                 continue
             if self._is_coincidence(tenure, due, lock):
@@ -409,7 +409,7 @@ class Oracle:
             self._check_holds(tenure)
             # A removal writes no fields that could be refused.
             check(tenure.outcome in ("done", "refused"), f"{tenure} was removed")
-            check(bool(tenure.said.get("auto_remove")), f"{tenure} was removed, and did not ask for it")
+            check(bool(tenure.fields.get("auto_remove")), f"{tenure} was removed, and did not ask for it")
             check(tenure.wish is None, f"{tenure} was removed, and was to be due again")
             self._check_no_tick(tenure)
             self._settle(tenure, None)
@@ -456,14 +456,14 @@ class Oracle:
             self._check_no_tick(tenure)
         elif due is None:
             self._check_no_tick(tenure)
-            check(not tenure.said.get("auto_remove"), f"{tenure} should have been removed")
+            check(not tenure.fields.get("auto_remove"), f"{tenure} should have been removed")
         else:
             first, last = self._tick(tenure, over_at), self._tick(tenure, now)
             check(first is not None, f"{tenure} has no tick, and should be done, not due at {due}")
             assert first is not None
             is_right = first <= due and (last is None or due <= last) and self._tick(tenure, due) == due
             check(is_right, f"{tenure}, over at {over_at}, is due again at {due}, not from {first} to {last}")
-        world.say(f"  {tenure.key} has ended ({tenure.outcome}), due {due}")
+        world.trace(f"  {tenure.key} has ended ({tenure.outcome}), due {due}")
         self._settle(tenure, due)
 
     def _check_no_tick(self, tenure: Tenure) -> None:
@@ -472,13 +472,13 @@ class Oracle:
 
     def _tick(self, tenure: Tenure, earliest: Instant) -> Instant | None:
         """Return the first tick after the one that was due, and not before ``earliest``."""
-        period = tenure.said.get("period")
+        period = tenure.fields.get("period")
         if period is None:
             return None
-        start = 0 if "*" in tenure.said["interval"] else tenure.due
+        start = 0 if "*" in tenure.fields["interval"] else tenure.due
         after = max(tenure.due + self._world.policy.reprocess_delay, earliest - 1)
         tick: Instant = start + ((after - start) // period + 1) * period
-        until = tenure.said.get("repeat_until")
+        until = tenure.fields.get("repeat_until")
         return None if until is not None and tick > to_ms(until) else tick
 
     def _settle(self, tenure: Tenure, due: Instant | None) -> None:
@@ -488,7 +488,7 @@ class Oracle:
         self.holders.pop(tenure.key, None)
         self.owed.pop(tenure.key, None)
         if due is not None and due != HELD_AT:
-            self.owed[tenure.key] = f"due at {due}, said {tenure}"
+            self.owed[tenure.key] = f"due at {due}, set by {tenure}"
 
     # Handlers
 
@@ -546,7 +546,7 @@ class Oracle:
         due = self.due(key)
         self.owed.pop(key, None)
         if due is not None:
-            self.owed[key] = f"due at {due}, said its owner"
+            self.owed[key] = f"due at {due}, set by its owner"
 
     def _check_words(self) -> None:
         for key, words in self.words.items():
@@ -575,7 +575,7 @@ class Oracle:
 class World:
     """The simulation of one seed."""
 
-    def __init__(self, seed: int, kinds: Kinds, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, kinds: Kinds, trace: Callable[[str], None] | None = None) -> None:
         self.dice = random.Random(seed)
         self.kinds = kinds
         self.clock = VirtualClock()
@@ -595,7 +595,7 @@ class World:
         self.steps = 0
         self.faults = 0
         self.lines: deque[str] = deque(maxlen=60)
-        self._say = say
+        self._trace = trace
         self._late: list[tuple[Instant, Callable[[], object]]] = []
         self._count = 0
         self._depth = 0
@@ -604,11 +604,11 @@ class World:
         self.oracle = Oracle(self)
         self.nodes = [Node(self, f"n{number}") for number in range(self.dice.randint(2, 4))]
 
-    def say(self, text: str) -> None:
+    def trace(self, text: str) -> None:
         line = f"{self.clock.now}: {text}"
         self.lines.append(line)
-        if self._say is not None:
-            self._say(line)
+        if self._trace is not None:
+            self._trace(line)
 
     def run(self) -> Report:
         for _ in range(self.dice.randint(4, 9)):
@@ -625,7 +625,7 @@ class World:
         )
 
     def _calm_down(self) -> None:
-        self.say("all is calm from here on")
+        self.trace("all is calm from here on")
         self.is_calm = True
         # Owners correct held documents; so all documents must be processed in the end.
         for key, document in self.documents.items():
@@ -659,7 +659,7 @@ class World:
         passes = self.dice.choice([0, 0, 1, 5])
         if luck > 0.985 and not self.is_calm:
             passes = self.dice.randint(0, 2 * self.duration)
-            self.say(f"{node.name} waits for {passes} ms")
+            self.trace(f"{node.name} waits for {passes} ms")
         end = self.clock.now + passes
         self._depth += 1
         try:
@@ -677,7 +677,7 @@ class World:
     def _late_ones(self) -> list[tuple[Instant, Callable[[], None]]]:
         def arrive(one: tuple[Instant, Callable[[], object]]) -> None:
             self._late.remove(one)
-            self.say("what is late arrives")
+            self.trace("what is late arrives")
             self.is_late = True
             self.quietly(one[1])
             self.is_late = False
@@ -692,7 +692,7 @@ class World:
         except Violation:
             raise
         except Exception as error:
-            self.say(f"  and is refused: {error}")
+            self.trace(f"  and is refused: {error}")
         finally:
             self.is_unheard = False
 
@@ -721,7 +721,7 @@ class World:
         if kind in ("cron", "every") and dice.random() < 0.4:
             document["repeat_until"] = from_ms(self.clock.now + dice.randint(0, CHAOS))
         self.documents[key] = document
-        self.say(f"owner adds {key}: {document}")
+        self.trace(f"owner adds {key}: {document}")
         self.oracle.owned(key)
         self.oracle.words[key] = document["words"]
 
@@ -730,7 +730,7 @@ class World:
         # have the same end.
         self.clock.now += 1
         self.documents[key]["sleep_until"] = None if due is None else from_ms(due)
-        self.say(f"owner moves {key} to {due}")
+        self.trace(f"owner moves {key} to {due}")
         self.oracle.owned(key)
         self.clock.now += 1
 
@@ -750,24 +750,24 @@ class World:
             self.documents[key]["words"] = self.oracle.words[key] = dice.random()
         elif what == "delete" and key is not None:
             del self.documents[key]
-            self.say(f"owner deletes {key}")
+            self.trace(f"owner deletes {key}")
             self.oracle.owned(key)
         elif what == "crash":
-            self.say(f"{node.name} crashes")
+            self.trace(f"{node.name} crashes")
             node.is_alive = False
             node.handlers = []
         elif what == "stall" and not node.is_busy:
             node.stalled_until = self.clock.now + dice.randint(0, 3 * self.duration)
             node.troubled_until = node.stalled_until
-            self.say(f"{node.name} stalls until {node.stalled_until}")
+            self.trace(f"{node.name} stalls until {node.stalled_until}")
         elif what == "leap":
             self.clock.now += dice.randint(0, 2 * self.duration)
-            self.say("the clock has leapt ahead")
+            self.trace("the clock has leapt ahead")
             for each in self.nodes:
                 each.troubled_until = self.clock.now
         elif what == "start" and sum(each.is_alive for each in self.nodes) < 4:
             self.nodes.append(Node(self, f"n{len(self.nodes)}"))
-            self.say(f"{self.nodes[-1].name} starts")
+            self.trace(f"{self.nodes[-1].name} starts")
 
 
 def check(is_true: bool, otherwise: str) -> None:
@@ -775,9 +775,9 @@ def check(is_true: bool, otherwise: str) -> None:
         raise Violation(otherwise)
 
 
-def simulate(seed: int, kinds: Kinds | None = None, say: Callable[[str], None] | None = None) -> Report:
+def simulate(seed: int, kinds: Kinds | None = None, trace: Callable[[str], None] | None = None) -> Report:
     """Run a seed. ``Violation`` names the promise that was broken, and the events before."""
-    world = World(seed, kinds or Kinds(), say)
+    world = World(seed, kinds or Kinds(), trace)
     try:
         return world.run()
     except Violation as violation:
@@ -796,17 +796,17 @@ def main() -> int:
     total, failed = [0] * len(Report._fields), 0
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         try:
-            report = simulate(seed, say=_say if chosen.verbose else None)
+            report = simulate(seed, trace=_write if chosen.verbose else None)
         except Violation as violation:
-            _say(str(violation))
+            _write(str(violation))
             failed += 1
         else:
             total = [before + more for before, more in zip(total, report, strict=True)]
-    _say(f"{chosen.seeds} seeds, {failed} failed: {dict(zip(Report._fields, total, strict=True))}")
+    _write(f"{chosen.seeds} seeds, {failed} failed: {dict(zip(Report._fields, total, strict=True))}")
     return 1 if failed else 0
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 

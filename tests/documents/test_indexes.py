@@ -52,5 +52,5 @@ def test_many_documents_without_an_index_cause_a_warning(
         place.fill(90, 60, datetime.now(UTC))
         documents.open()
         documents.close()
-        (said,) = caplog.messages
-        assert said.endswith(f"create one: {REMEDIES[kind]}")
+        (message,) = caplog.messages
+        assert message.endswith(f"create one: {REMEDIES[kind]}")

@@ -72,6 +72,6 @@ def test_an_invalid_time_is_logged_once(value: object, caplog: pytest.LogCapture
     documents = MemoryDocuments(rows)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
         assert documents.lock_next(1000, 5) == documents.lock_next(1000, 5) == ([], None)
-    (said,) = caplog.messages
-    assert said.startswith('document "a" is never due: its sleep_until is ')
-    assert said.endswith(f"; store a datetime, not a {type(value).__name__}")
+    (message,) = caplog.messages
+    assert message.startswith('document "a" is never due: its sleep_until is ')
+    assert message.endswith(f"; store a datetime, not a {type(value).__name__}")

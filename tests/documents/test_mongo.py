@@ -391,9 +391,9 @@ def test_a_text_or_number_instead_of_a_date_causes_a_warning(
         assert not caplog.messages
         orders.insert_one({"_id": "x", "sleep_until": value, "active": True})
         documents.open()
-    (said,) = caplog.messages
-    assert said.startswith('document "x" is never due: its sleep_until is ')
-    assert said.endswith("; store a date, not a text or a number")
+    (message,) = caplog.messages
+    assert message.startswith('document "x" is never due: its sleep_until is ')
+    assert message.endswith("; store a date, not a text or a number")
 
 
 def test_the_query_behind_that_warning_uses_an_index_and_a_short_timeout(
@@ -498,7 +498,7 @@ def test_two_stores_in_the_same_millisecond_lock_different_documents(
     assert mine.next_due == clock.now  # more may be due than were read
 
 
-def test_a_store_whose_candidates_are_all_taken_looks_again(orders: Orders, clock: VirtualClock) -> None:
+def test_a_store_whose_candidates_are_all_taken_searches_again(orders: Orders, clock: VirtualClock) -> None:
     one, other = MongoDocuments(orders, clock=clock), MongoDocuments(orders, clock=clock)
     orders.insert_many([{"_id": number, "sleep_until": due(clock, -number + 9)} for number in range(4)])
     before_writing(one, lambda: other.lock_next(LOCK, 2))

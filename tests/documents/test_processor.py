@@ -193,18 +193,18 @@ def test_a_hook_that_raises_does_not_stop_the_processor(
 
 
 def test_an_error_of_on_stop_reaches_an_async_on_error(shop: Shop) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     async def on_error(error: BaseException, document: Document | None) -> None:
         await asyncio.sleep(0.01)
-        told.append(str(error))
+        reported.append(str(error))
 
     def on_stop() -> None:
         raise RuntimeError("last words")
 
     with Processor(shop, nothing, on_stop=on_stop, on_error=on_error):
         pass
-    assert told == ["last words"]
+    assert reported == ["last words"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -746,8 +746,8 @@ def test_the_processor_goes_on_whatever_a_handler_raises(
     ):
         wait(came)
         wait(errors.came)
-    ((told, document),) = errors.all
-    assert told is error
+    ((reported, document),) = errors.all
+    assert reported is error
     assert document is not None
     assert document.id == "a"
     due = shop.due("a")
@@ -864,7 +864,7 @@ def test_a_handler_whose_lock_is_lost_is_cancelled_or_finds_out(
     assert shop.due("a") == HELD
 
 
-def test_a_hint_is_quicker_than_the_next_look(shop: Shop) -> None:
+def test_a_hint_is_quicker_than_the_next_poll(shop: Shop) -> None:
     idle, came = threading.Event(), threading.Event()
     with Processor(shop, lambda _: came.set(), on_idle=idle.set, idle_delay="1h") as processor:
         wait(idle)

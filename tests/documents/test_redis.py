@@ -595,7 +595,7 @@ def test_a_clock_that_was_set_back_stops_no_scan(
     assert keys(store) == ["a"]
 
 
-def test_a_look_without_due_documents_writes_nothing(
+def test_a_poll_without_due_documents_writes_nothing(
     make: Make, client: Any, prefix: str, clock: VirtualClock
 ) -> None:
     store = make()

@@ -44,8 +44,8 @@ def test_seeds_that_once_found_a_violation_find_none(seed: int) -> None:
 def test_a_seed_is_the_same_each_time() -> None:
     first: list[str] = []
     second: list[str] = []
-    simulate(5, say=first.append)
-    simulate(5, say=second.append)
+    simulate(5, trace=first.append)
+    simulate(5, trace=second.append)
     assert first == second
 
 

@@ -154,8 +154,8 @@ def test_the_warning_of_an_invalid_time_says_what_to_do(
     place.add(1, value)
     with caplog.at_level(logging.WARNING, "evenbeat.documents"):
         place.documents(times=form)
-    (said,) = caplog.messages
-    assert said.endswith(f'is not a time in the format times="{form}"; {advice}')
+    (message,) = caplog.messages
+    assert message.endswith(f'is not a time in the format times="{form}"; {advice}')
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_due_documents_are_handled_up_to_the_free_slots() -> None:
     assert [bench.due(key) for key in "abc"] == [None, None, None]
 
 
-def test_a_worker_without_a_free_slot_does_not_look() -> None:
+def test_a_worker_without_a_free_slot_does_not_poll() -> None:
     bench = Bench(concurrency=1)
     bench.add("a")
     bench.step()
@@ -154,7 +154,7 @@ def test_it_sleeps_until_the_next_document_is_due() -> None:
     assert bench.keys() == ["a"]
 
 
-def test_it_looks_once_a_second_for_documents_that_others_have_added() -> None:
+def test_it_polls_once_a_second_for_documents_that_others_have_added() -> None:
     bench = Bench()
     assert bench.step() == LONGEST_SLEEP
     bench.add("far", ago=-HOUR)
@@ -176,7 +176,7 @@ def test_it_sleeps_no_longer_than_until_its_own_document_is_due_again() -> None:
     assert bench.keys() == ["a", "a"]
 
 
-def test_it_looks_when_its_own_document_is_due_again_also_if_no_answer_came() -> None:
+def test_it_polls_when_its_own_document_is_due_again_also_if_no_answer_came() -> None:
     bench = Bench()
     bench.add("a", interval="every 300ms")
     bench.step()
@@ -187,7 +187,7 @@ def test_it_looks_when_its_own_document_is_due_again_also_if_no_answer_came() ->
     assert bench.step(later=100) == 200
 
 
-def test_a_hint_makes_it_look_at_once() -> None:
+def test_a_hint_makes_it_poll_at_once() -> None:
     bench = Bench(idle_delay=HOUR)
     bench.step()
     bench.add("a")
@@ -209,7 +209,7 @@ def test_a_hint_is_not_lost_with_the_request() -> None:
     assert bench.keys() == ["a"]
 
 
-def test_a_hint_during_a_look_causes_another_look() -> None:
+def test_a_hint_during_a_poll_causes_another_poll() -> None:
     bench = Bench(idle_delay=HOUR)
     take = bench.store.lock_next
 
@@ -219,7 +219,7 @@ def test_a_hint_during_a_look_causes_another_look() -> None:
         bench.worker.hint()
         return taken
 
-    bench.store.lock_next = hinted  # type: ignore[method-assign]  # added while it looks
+    bench.store.lock_next = hinted  # type: ignore[method-assign]  # added while it polls
     bench.step()
     bench.store.lock_next = take  # type: ignore[method-assign]  # nothing more
     bench.step()
@@ -299,7 +299,7 @@ def test_on_idle_is_called_once_each_time_it_becomes_idle() -> None:
     assert bench.is_idle()
 
 
-def test_it_is_not_idle_before_it_has_looked() -> None:
+def test_it_is_not_idle_before_it_has_polled() -> None:
     bench = Bench(concurrency=1)
     bench.add("a")
     bench.add("b")
@@ -345,7 +345,7 @@ def test_a_lock_is_renewed_after_a_third_of_its_duration() -> None:
     bench.end("a")
     bench.step()
     assert bench.due("a") is None
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_the_worker_steps_when_a_renewal_is_due() -> None:
@@ -380,7 +380,7 @@ def test_a_renewal_whose_request_was_lost_is_repeated() -> None:
     bench.end("a")
     bench.step()
     assert bench.due("a") is None
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_a_renewal_whose_reply_was_lost_is_repeated() -> None:
@@ -397,7 +397,7 @@ def test_a_renewal_whose_reply_was_lost_is_repeated() -> None:
     bench.end("a")
     bench.step()
     assert bench.due("a") is None
-    assert not bench.told
+    assert not bench.reported
 
 
 @pytest.mark.parametrize("fault", [LOST_REQUEST, LOST_REPLY])
@@ -411,7 +411,7 @@ def test_a_result_is_written_under_any_lock_that_the_document_may_have(fault: st
     bench.end("a")
     bench.step()
     assert "a" not in bench.rows
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_unanswered_renewals_never_make_many_possible_locks() -> None:
@@ -446,7 +446,7 @@ def test_a_lock_that_ended_long_ago_is_renewed_in_steps_where_no_slot_is_free() 
     bench.end("a")
     bench.step()
     assert bench.due("a") is None
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_a_result_that_waits_until_its_lock_has_ended_is_written_and_the_document_not_processed_again() -> (
@@ -470,7 +470,7 @@ def test_a_result_that_waits_until_its_lock_has_ended_is_written_and_the_documen
     bench.step()
     assert bench.keys() == ["a"]
     assert bench.due("a") == HOUR - LOCK - LONGEST_SLEEP
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_the_renewal_of_a_lock_that_another_worker_took_over_loses_it() -> None:
@@ -541,7 +541,7 @@ def test_a_lock_is_not_taken_for_the_tick_at_which_it_would_end(
     late.end("a")
     late.step()
     assert late.rows["a"]["by"] == "other"
-    assert [type(error) for error, _ in late.told] == [DocumentLockLost]
+    assert [type(error) for error, _ in late.reported] == [DocumentLockLost]
 
 
 def test_a_held_document_that_its_owner_makes_due_is_held_once() -> None:
@@ -575,11 +575,11 @@ def test_a_renewal_that_the_database_refuses_does_not_affect_others() -> None:
     bench.step(later=SMALL)
     assert bench.due("a") == bench.due("c") == LOCK - 1
     assert bench.due("b") == LOCK - SMALL
-    assert [(str(error), about and about.id) for error, about in bench.told] == [("b", "b")]
+    assert [(str(error), about and about.id) for error, about in bench.reported] == [("b", "b")]
     assert bench.keys() == ["a", "b", "c", "d"]
     # The renewal is not tried again, and the result is written while no other worker has locked it.
     bench.step(later=10)
-    assert len(bench.told) == 1
+    assert len(bench.reported) == 1
     bench.end("b")
     bench.step()
     assert bench.due("b") is None
@@ -629,7 +629,7 @@ def test_a_result_that_got_no_answer_is_sent_again(fault: str) -> None:
     bench.step()
     assert bench.due("a") == HOUR
     assert "b" not in bench.rows
-    assert not bench.told
+    assert not bench.reported
     assert not bench.is_processing()
 
 
@@ -645,7 +645,7 @@ def test_results_are_decided_again_and_written_after_an_outage() -> None:
     bench.store.is_away = False
     bench.step(later=7)
     assert bench.due("a") == 60_000 - 7
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_a_lock_that_is_lost_when_the_result_is_written_is_reported() -> None:
@@ -656,7 +656,7 @@ def test_a_lock_that_is_lost_when_the_result_is_written_is_reported() -> None:
     bench.document("a").update(result=1)
     bench.end("a")
     bench.step()
-    ((error, about),) = bench.told
+    ((error, about),) = bench.reported
     assert isinstance(error, DocumentLockLost)
     assert error.document == "a"
     assert about is bench.document("a")
@@ -697,7 +697,7 @@ def test_a_result_that_the_database_refuses_does_not_affect_others() -> None:
     assert [bench.due(key) for key in "abcd"] == [None, 777, None, None]
     assert "fine" not in bench.rows["b"]
     assert bench.rows["c"]["result"] == 3
-    ((error, about),) = bench.told
+    ((error, about),) = bench.reported
     assert isinstance(error, InvalidValue)
     assert about is bench.document("b")
     assert not bench.is_processing()
@@ -714,7 +714,7 @@ def test_a_document_that_can_not_be_removed_stays() -> None:
     bench.step()
     assert bench.rows["a"]["sleep_until"] == HELD
     assert "b" not in bench.rows
-    assert [str(error) for error, _ in bench.told] == ["referenced"]
+    assert [str(error) for error, _ in bench.reported] == ["referenced"]
 
 
 def test_a_document_whose_every_result_is_refused_is_released() -> None:
@@ -726,7 +726,7 @@ def test_a_document_whose_every_result_is_refused_is_released() -> None:
     bench.step()
     assert bench.due("a") == LOCK
     assert not bench.is_processing()
-    assert [str(error) for error, _ in bench.told] == ["2"]  # one document, reported once
+    assert [str(error) for error, _ in bench.reported] == ["2"]  # one document, reported once
 
 
 def test_an_outage_while_results_are_written_one_by_one_loses_none() -> None:
@@ -741,7 +741,7 @@ def test_an_outage_while_results_are_written_one_by_one_loses_none() -> None:
         bench.step()
     bench.step()
     assert [bench.due(key) for key in "abc"] == [HOUR, HOUR, HOUR]
-    assert not bench.told
+    assert not bench.reported
     assert not bench.is_processing()
 
 
@@ -876,7 +876,7 @@ def test_an_invalid_document_is_reported_and_held_and_keeps_its_data() -> None:
     bench.add("c")
     bench.step()
     assert bench.keys() == ["c"]
-    assert [(type(error).__name__, about and about.id) for error, about in bench.told] == [
+    assert [(type(error).__name__, about and about.id) for error, about in bench.reported] == [
         ("InvalidTrigger", "a"),
         ("InvalidValue", "b"),
     ]
@@ -885,7 +885,7 @@ def test_an_invalid_document_is_reported_and_held_and_keeps_its_data() -> None:
     assert bench.rows["b"]["sleep_until"] == HELD
     for _ in range(3):
         bench.step(later=LOCK)
-    assert len(bench.told) == 2
+    assert len(bench.reported) == 2
 
 
 def test_an_invalid_document_is_held_after_an_outage_and_reported_once() -> None:
@@ -897,7 +897,7 @@ def test_an_invalid_document_is_held_after_an_outage_and_reported_once() -> None
         bench.step()
     bench.step()
     assert bench.rows["a"]["sleep_until"] == HELD
-    assert len(bench.told) == 1
+    assert len(bench.reported) == 1
 
 
 def test_a_corrected_document_is_processed() -> None:
@@ -971,7 +971,7 @@ def test_ids_need_no_hash() -> None:
         bench.end(key)
     bench.step()
     assert bench.due(keys[0]) is None
-    assert not bench.told
+    assert not bench.reported
     assert not bench.worker.held._latest
 
 
@@ -1028,7 +1028,7 @@ def test_a_result_of_a_document_that_its_owner_has_locked_delays_no_other(
     is_held = False
     bench.step(later=1000)
     assert bench.due("held") is None
-    assert not bench.told
+    assert not bench.reported
 
 
 def test_a_renewal_of_a_document_that_its_owner_has_locked_delays_no_other(

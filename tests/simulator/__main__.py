@@ -27,15 +27,15 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("evenbeat").setLevel(logging.CRITICAL)
     failed = 0
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-        trace = Trace(_say if chosen.verbose else None)
+        trace = Trace(_write if chosen.verbose else None)
         try:
             report = run_seed(seed, chosen.store, trace, product=chosen.product)
         except SimulationFailed as failure:
-            _say(str(failure))
+            _write(str(failure))
             failed += 1
         else:
             seconds = report.virtual_ms / 1000
-            _say(
+            _write(
                 f"seed {seed}: kept, {report.steps} steps, {report.runs} runs, {report.faults} faults, "
                 f"{seconds:.0f} virtual seconds"
             )
@@ -55,7 +55,7 @@ def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False) -> R
         return simulate(seed, backend, WITH_DRIVER._replace(product=product), trace=trace, store=store)
 
 
-def _say(text: str) -> None:
+def _write(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 

@@ -369,7 +369,7 @@ class Oracle:
             held = ", ".join(sorted(call.held)) or "nothing"
             raise Violation(f"a claim holds {held}, but was answered {', '.join(ids) or 'nothing'}")
         if call.next_due is not None and (answer.next_due is None or answer.next_due > call.next_due):
-            raise Violation(f"a claim was told to come back at {answer.next_due}, not at {call.next_due}")
+            raise Violation(f"a claim returned next_due {answer.next_due}, not {call.next_due}")
 
     def execute(self, run: RunRecord, node: str) -> None:
         """Note that a worker starts to execute an attempt."""

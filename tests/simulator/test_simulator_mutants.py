@@ -272,7 +272,7 @@ class ClaimsInSteps(WatchedMemory):
 
 
 class ClaimsAnew(WatchedMemory):
-    """A repeated claim takes other runs: what the lost reply said is held by nobody who knows."""
+    """A repeated claim takes other runs: no worker knows of the runs in the lost reply."""
 
     def claim_runs(self, claim: Claim) -> Claimed:
         self._claims.pop(claim.token, None)

@@ -27,7 +27,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scheduler]:
     app.close()
 
 
-def said(entries: list[AuditEntry]) -> list[tuple[str, str]]:
+def actions(entries: list[AuditEntry]) -> list[tuple[str, str]]:
     return [(entry.action, entry.subject) for entry in entries]
 
 
@@ -49,13 +49,13 @@ def test_changes_are_recorded_and_read_newest_first(app: Scheduler) -> None:
         ("update", "beat"),
         ("add", "beat"),
     ]
-    assert said(app.audit.list()) == expected
-    assert said(app.audit.list(actor="anna")) == expected[3:]
-    assert said(app.schedules.history("beat")) == [each for each in expected if each[1] == "beat"]
-    assert said(app.schedules.history("beat", 2)) == [("delete", "beat"), ("run_now", "beat")]
-    assert said(app.runs.history("by-hand")) == expected[1:3]
-    assert said(app.audit.list(subject="beat", action="update")) == [("update", "beat")]
-    assert said(app.audit.list(tenant="acme")) == [("add", "beat")]
+    assert actions(app.audit.list()) == expected
+    assert actions(app.audit.list(actor="anna")) == expected[3:]
+    assert actions(app.schedules.history("beat")) == [each for each in expected if each[1] == "beat"]
+    assert actions(app.schedules.history("beat", 2)) == [("delete", "beat"), ("run_now", "beat")]
+    assert actions(app.runs.history("by-hand")) == expected[1:3]
+    assert actions(app.audit.list(subject="beat", action="update")) == [("update", "beat")]
+    assert actions(app.audit.list(tenant="acme")) == [("add", "beat")]
     assert len(app.audit.list(since="1h", all_tenants=True)) == 7
     assert app.audit.list(until="1h") == []
     assert app.audit.list()[-1].after["payload"] == {"password": "***"}

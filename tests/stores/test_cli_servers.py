@@ -42,11 +42,11 @@ def valkey_with(**settings: str) -> Iterator[str]:
 
 
 def test_doctor_checks_a_server_before_tables_exist(url: str) -> None:
-    said = evenbeat("doctor", url)
-    assert said.exit_code == 0, said.output
-    assert "none yet" in said.output
-    assert "safety" in said.output
-    assert "all is well" in said.output
+    shown = evenbeat("doctor", url)
+    assert shown.exit_code == 0, shown.output
+    assert "none yet" in shown.output
+    assert "safety" in shown.output
+    assert "all is well" in shown.output
     assert "no Evenbeat tables" in evenbeat("schedules", "list", "--store", url).output
 
 
@@ -54,9 +54,9 @@ def test_upgrade_makes_what_doctor_finds(url: str) -> None:
     assert "up to date" not in evenbeat("db", "upgrade", "--sql", "--store", url).output
     assert "schema 1" in evenbeat("db", "upgrade", "--store", url).output
     assert "up to date" in evenbeat("db", "upgrade", "--store", url).output
-    said = evenbeat("doctor", url)
-    assert "1, the newest" in said.output
-    assert "every running run has a live worker" in said.output
+    shown = evenbeat("doctor", url)
+    assert "1, the newest" in shown.output
+    assert "every running run has a live worker" in shown.output
 
 
 def test_schedules_and_runs_are_seen_and_changed(url: str) -> None:
@@ -81,8 +81,8 @@ def test_schedules_and_runs_are_seen_and_changed(url: str) -> None:
         (("queues",), "default    2"),
         (("doctor",), "no tick twice in 2 runs"),
     ):
-        said = evenbeat(*words, "--store", url)
-        assert expected in said.output, said.output
+        shown = evenbeat(*words, "--store", url)
+        assert expected in shown.output, shown.output
 
 
 def test_the_figures_of_a_node_are_seen_by_tenant(url: str) -> None:
@@ -123,25 +123,25 @@ def test_the_figures_of_a_node_are_seen_by_tenant(url: str) -> None:
         (("tenants",), "acme-2   yes"),
         (("quarantine",), "bad row"),
     ):
-        said = evenbeat(*words, "--store", url)
-        assert expected in said.output, said.output
+        shown = evenbeat(*words, "--store", url)
+        assert expected in shown.output, shown.output
 
 
 def test_doctor_names_what_would_break_the_promise() -> None:
     with valkey_with(maxmemory_policy="allkeys-lru", appendfsync="everysec") as url:
-        said = evenbeat("doctor", url)
-    assert said.exit_code == 1
-    lines = said.output.splitlines()
+        shown = evenbeat("doctor", url)
+    assert shown.exit_code == 1
+    lines = shown.output.splitlines()
     assert any(line.startswith("fail") and "maxmemory-policy allkeys-lru" in line for line in lines)
     assert any(line.startswith("warn") and "appendfsync everysec" in line for line in lines)
     assert any("noeviction" in line for line in lines)
 
 
-def test_a_server_that_is_not_there_is_said_without_its_password() -> None:
+def test_a_server_that_is_not_there_is_reported_without_its_password() -> None:
     port = servers.free_port()
     for url in (f"postgresql://me:s3cret@127.0.0.1:{port}/app", f"redis://:s3cret@127.0.0.1:{port}/0"):
-        said = evenbeat("doctor", url)
-        assert said.exit_code == 1
-        assert "s3cret" not in said.output
-        assert str(port) in said.output
-        assert "Traceback" not in said.output
+        shown = evenbeat("doctor", url)
+        assert shown.exit_code == 1
+        assert "s3cret" not in shown.output
+        assert str(port) in shown.output
+        assert "Traceback" not in shown.output

@@ -217,14 +217,14 @@ def test_doctor_checks_the_server_behind_sentinels_and_shows_no_password(
 ) -> None:
     sentinel = servers.Sentinel(SERVICE, pair.primary.port, 1)
     start(stack, sentinel)
-    said = doctor(sentinel_url(sentinel))
-    assert said.exit_code == 0, said.output
-    assert "all is well" in said.output
+    checked = doctor(sentinel_url(sentinel))
+    assert checked.exit_code == 0, checked.output
+    assert "all is well" in checked.output
     unknown = sentinel_url(sentinel, "mails").replace("//", "//me:s3cret@")
-    said = doctor(unknown)
-    assert said.exit_code == 1
-    assert "does not know mails" in said.output
-    assert "s3cret" not in said.output
+    checked = doctor(unknown)
+    assert checked.exit_code == 1
+    assert "does not know mails" in checked.output
+    assert "s3cret" not in checked.output
 
 
 # Clusters.

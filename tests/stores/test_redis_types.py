@@ -111,9 +111,11 @@ def test_a_schedule_whose_run_cannot_be_written_is_deferred_alone(
     clock.advance("1m")
     name = overwrite(client, store, f"runs:default/b/1/{clock.now}" if where == "run" else where)
     fired = store.fire_due(clock.now, 10, plan)
-    told = {planned.schedule.name: (len(planned.runs), planned.deferred) for planned in fired.planned}
-    assert (told["a"], told["c"], told["b"][0]) == ((1, ""), (1, ""), 0)
-    assert "is a string" in told["b"][1]
+    planned_by_name = {
+        planned.schedule.name: (len(planned.runs), planned.deferred) for planned in fired.planned
+    }
+    assert (planned_by_name["a"], planned_by_name["c"], planned_by_name["b"][0]) == ((1, ""), (1, ""), 0)
+    assert "is a string" in planned_by_name["b"][1]
     assert fired.quarantined == ()
     assert fired.next_wake == clock.now + MINUTE
     client.delete(name)

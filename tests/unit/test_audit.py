@@ -89,7 +89,7 @@ def app(store: Failing) -> Scheduler:
     return app
 
 
-def said(entries: Sequence[AuditEntry]) -> list[tuple[str, str]]:
+def actions(entries: Sequence[AuditEntry]) -> list[tuple[str, str]]:
     return [(entry.action, entry.subject) for entry in entries]
 
 
@@ -191,7 +191,7 @@ def test_a_call_that_changes_nothing_has_no_entry(app: Scheduler) -> None:
     app.schedules.update("beat", retries=0)
     app.schedules.resume("beat")
     app.schedules.reset("beat")
-    assert said(app.audit.list()) == [("declare", "beat")]
+    assert actions(app.audit.list()) == [("declare", "beat")]
 
 
 def test_a_refused_call_has_no_entry(app: Scheduler) -> None:
@@ -200,7 +200,7 @@ def test_a_refused_call_has_no_entry(app: Scheduler) -> None:
         app.schedules.run_now("beat")
     with pytest.raises(ScheduleNotFound):
         app.schedules.pause("other")
-    assert said(app.audit.list()) == [("add", "beat")]
+    assert actions(app.audit.list()) == [("add", "beat")]
 
 
 def test_what_nodes_do_is_not_recorded(app: Scheduler, store: Failing, clock: VirtualClock) -> None:
@@ -210,7 +210,7 @@ def test_what_nodes_do_is_not_recorded(app: Scheduler, store: Failing, clock: Vi
     held = claimed(app, clock)
     assert store.settle_runs([attempts.succeeded(held, None, clock.now, "t")]) == [True]
     app.enqueue("work")
-    assert said(app.audit.list()) == [("add", "beat")]
+    assert actions(app.audit.list()) == [("add", "beat")]
 
 
 def test_a_run_now_names_its_run_and_its_own_payload(app: Scheduler) -> None:
@@ -347,7 +347,7 @@ def test_a_retry_by_a_new_run_of_its_schedule_names_that_run(app: Scheduler, clo
     again = app.runs.retry("r")
     (entry,) = app.runs.history("r")
     assert (entry.action, entry.after) == ("retry", {"run": again.id})
-    assert said(app.schedules.history("beat")) == [("run_now", "beat"), ("add", "beat")]
+    assert actions(app.schedules.history("beat")) == [("run_now", "beat"), ("add", "beat")]
 
 
 def test_bulk_changes_of_runs_have_an_entry_for_each_run(app: Scheduler, clock: VirtualClock) -> None:
@@ -356,14 +356,14 @@ def test_bulk_changes_of_runs_have_an_entry_for_each_run(app: Scheduler, clock: 
         assert app.runs.cancel_all().done == 3
         assert app.runs.retry_all(state="cancelled").done == 3
     entries = app.audit.list(actor="anna")
-    assert sorted(said(entries)) == [(action, run) for action in ("cancel", "retry") for run in "abc"]
+    assert sorted(actions(entries)) == [(action, run) for action in ("cancel", "retry") for run in "abc"]
 
 
 def test_runs_that_a_pause_cancels_have_entries(app: Scheduler) -> None:
     app.schedules.add("beat", every("1h"), "work", run_now=True)
     (run,) = app.runs.list()
     app.schedules.pause("beat", cancel_queued=True)
-    assert said(app.runs.history(run.id)) == [("cancel", run.id)]
+    assert actions(app.runs.history(run.id)) == [("cancel", run.id)]
 
 
 @pytest.mark.parametrize("via", ["cli", "api"])
@@ -372,7 +372,7 @@ def test_a_run_that_a_person_enqueues_has_an_entry(app: Scheduler, clock: Virtua
         app.enqueue("work", id="r", delay="1h")
         app.enqueue("work", id="r")
         app.enqueue_many(["work", "work"], ids=["r", "s"])
-    assert said(app.audit.list()) == [("enqueue", "s"), ("enqueue", "r")]
+    assert actions(app.audit.list()) == [("enqueue", "s"), ("enqueue", "r")]
     (entry,) = app.runs.history("r")
     assert (entry.via, entry.before) == (via, {})
     run_at = app.runs.get("r").run_at.isoformat().replace("+00:00", "Z")
@@ -386,7 +386,7 @@ def test_the_history_of_a_run_outlives_the_run(app: Scheduler, store: Failing, c
     assert store.purge(clock.now - 1, 100) == 1
     with pytest.raises(RunNotFound):
         app.runs.get("r")
-    assert said(app.runs.history("r")) == [("cancel", "r")]
+    assert actions(app.runs.history("r")) == [("cancel", "r")]
 
 
 def test_the_history_of_what_never_was_is_an_error(app: Scheduler) -> None:
@@ -404,9 +404,9 @@ def test_a_run_whose_id_is_the_beginning_of_another_has_its_own_history(app: Sch
     app.enqueue("work", id="acme")
     app.runs.cancel(tick_run.id)
     app.runs.cancel("acme")
-    assert said(app.runs.history("acme")) == [("cancel", "acme")]
-    assert said(app.audit.list(subject="acme")) == [("cancel", "acme")]
-    assert said(app.runs.history(tick_run.id)) == [("cancel", tick_run.id)]
+    assert actions(app.runs.history("acme")) == [("cancel", "acme")]
+    assert actions(app.audit.list(subject="acme")) == [("cancel", "acme")]
+    assert actions(app.runs.history(tick_run.id)) == [("cancel", tick_run.id)]
 
 
 # -- an entry exists if and only if the change took effect ---------------------------------------------------
@@ -433,7 +433,7 @@ def test_a_write_whose_reply_was_lost_has_its_entry(app: Scheduler, store: Faili
     store.fails = "after"
     with pytest.raises(StoreUnavailable):
         change_schedule(app, change)
-    assert said(app.audit.list(limit=1)) == [(change, "beat")]
+    assert actions(app.audit.list(limit=1)) == [(change, "beat")]
 
 
 def change_schedule(app: Scheduler, change: str) -> None:
@@ -455,7 +455,7 @@ def test_a_cancel_has_its_entry_if_it_took_effect(
     store.fails = fails
     with pytest.raises(StoreUnavailable):
         app.runs.cancel("r")
-    assert said(app.audit.list()) == entries
+    assert actions(app.audit.list()) == entries
     assert app.runs.get("r").state == ("cancelled" if entries else "queued")
 
 
@@ -646,8 +646,8 @@ def test_tenants_do_not_see_each_other(app: Scheduler, clock: VirtualClock) -> N
     app.runs.cancel("r", tenant="acme")
     assert [entry.tenant for entry in app.audit.list()] == ["default"]
     assert [entry.tenant for entry in app.audit.page().entries] == ["default"]
-    assert said(app.audit.list(tenant="acme")) == [("cancel", "r"), ("add", "beat")]
-    assert said(app.schedules.history("beat", tenant="zoo")) == [("add", "beat")]
+    assert actions(app.audit.list(tenant="acme")) == [("cancel", "r"), ("add", "beat")]
+    assert actions(app.schedules.history("beat", tenant="zoo")) == [("add", "beat")]
     with pytest.raises(RunNotFound):
         app.runs.history("r")
     assert app.audit.list(tenant="nobody") == []
@@ -699,13 +699,13 @@ def test_entries_are_kept_for_a_year(app: Scheduler, store: Failing, clock: Virt
     app.schedules.add("beat", every("1000d"), "work")
     clock.advance(YEAR - timedelta(seconds=1))
     app.schedules.pause("beat")
-    assert said(app.audit.list()) == [("pause", "beat"), ("add", "beat")]
+    assert actions(app.audit.list()) == [("pause", "beat"), ("add", "beat")]
     clock.advance("1s")
-    assert said(app.audit.list(all_tenants=True)) == [("pause", "beat")]
-    assert said(app.schedules.history("beat")) == [("pause", "beat")]
+    assert actions(app.audit.list(all_tenants=True)) == [("pause", "beat")]
+    assert actions(app.schedules.history("beat")) == [("pause", "beat")]
     clock.advance("1s")
     assert store.purge(clock.now, 100) == 2
-    assert said(app.audit.list()) == [("pause", "beat")]
+    assert actions(app.audit.list()) == [("pause", "beat")]
 
 
 def test_a_record_that_a_person_edited_is_left_out(app: Scheduler, store: Failing) -> None:
@@ -713,7 +713,7 @@ def test_a_record_that_a_person_edited_is_left_out(app: Scheduler, store: Failin
     (record,) = store.find_records("audit")
     assert store.put_record(replace(record, body="{oops", version=2), 1)
     app.schedules.pause("beat")
-    assert said(app.audit.list()) == [("pause", "beat")]
+    assert actions(app.audit.list()) == [("pause", "beat")]
 
 
 def test_the_actor_of_an_awaited_call_is_that_of_its_caller(app: Scheduler) -> None:

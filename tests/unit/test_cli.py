@@ -38,7 +38,7 @@ def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*args: str) -> Result:
-    # click before 8.2 mixes stderr into stdout unless it is told not to.
+    # click before 8.2 mixes stderr into stdout by default.
     mixes = "mix_stderr" in inspect.signature(CliRunner).parameters
     options: dict[str, Any] = {"mix_stderr": False} if mixes else {}
     return CliRunner(**options).invoke(root, args, prog_name="evenbeat")
@@ -449,7 +449,7 @@ def test_explain_shows_the_rule_the_zone_the_ticks_and_clock_changes() -> None:
         ("0 3 * * *", "no tick falls in there", "no tick falls in there"),
     ],
 )
-def test_explain_tells_the_effect_of_each_change(text: str, forward: str, back: str) -> None:
+def test_explain_shows_the_effect_of_each_change(text: str, forward: str, back: str) -> None:
     document = answered("explain", text, "--tz", "Europe/Berlin", "--from", "2026-01-01")
 
     assert document["clock_changes"] == [
@@ -517,7 +517,7 @@ def test_explain_says_when_a_zone_has_given_up_changing() -> None:
     assert "clock    no change ahead" in explained("0 9 * * *", "--tz", "Asia/Kolkata")
 
 
-def test_explain_tells_no_change_that_a_trigger_does_not_live_to_see() -> None:
+def test_explain_shows_no_change_after_the_end_of_a_trigger() -> None:
     assert "clock    no change before it ends" in explained(f"0 9 * * * {BERLIN} until=2026-02-01")
     later = answered("explain", f"0 9 * * * {BERLIN} start=2028-01-01", "--from", "2026-01-01")
     assert later["clock_changes"][0]["at"].startswith("2028-03-26")

@@ -58,7 +58,7 @@ def app(clock: Clock, tmp_path: Path) -> Iterator[Scheduler]:
 
 
 def run(*args: str) -> Result:
-    # click before 8.2 mixes stderr into stdout unless it is told not to.
+    # click before 8.2 mixes stderr into stdout by default.
     mixes = "mix_stderr" in inspect.signature(CliRunner).parameters
     options: dict[str, Any] = {"mix_stderr": False} if mixes else {}
     result = CliRunner(**options).invoke(root, args, prog_name="evenbeat")

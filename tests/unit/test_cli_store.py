@@ -71,7 +71,7 @@ def app(tmp_path: Path) -> Iterator[Scheduler]:
 
 
 def run(*args: str, answers: str | None = None) -> Result:
-    # click before 8.2 mixes stderr into stdout unless it is told not to.
+    # click before 8.2 mixes stderr into stdout by default.
     mixes = "mix_stderr" in inspect.signature(CliRunner).parameters
     options: dict[str, Any] = {"mix_stderr": False} if mixes else {}
     result = CliRunner(**options).invoke(root, args, prog_name="evenbeat", input=answers)
@@ -525,9 +525,9 @@ def test_a_finished_schedule_can_not_be_paused(app: Scheduler) -> None:
     app.schedules.add("a", "at 2026-03-01T00:00Z", "t")
     fire(app)
 
-    said = printed("schedules", "pause", "a").splitlines()
-    assert said[0] == "a is finished: there is nothing to pause"
-    assert said[1].startswith("1 run is queued and will run")
+    lines = printed("schedules", "pause", "a").splitlines()
+    assert lines[0] == "a is finished: there is nothing to pause"
+    assert lines[1].startswith("1 run is queued and will run")
 
 
 @pytest.mark.parametrize(
@@ -1096,7 +1096,7 @@ def test_a_clock_that_went_back_is_noticed(app: Scheduler, clock: Clock) -> None
     app.schedules.add("a", "@daily", "t")
     clock.pass_(-2 * HOUR)
 
-    assert "rows from 2 h in the future: its clock went back" in printed("doctor", code=1)
+    assert "rows from 2 h ahead: its clock went back" in printed("doctor", code=1)
 
 
 def test_a_file_that_is_not_a_database_fails_alone(tmp_path: Path) -> None:
@@ -1637,7 +1637,7 @@ def test_a_run_by_hand_gets_the_options_of_its_task_where_the_app_is_known(
 
 
 def test_a_task_that_the_app_does_not_have_is_reported(shop: Scheduler) -> None:
-    said = "the options that the code gives the task are not known here: the app has no such task"
+    warning = "the options that the code gives the task are not known here: the app has no such task"
     words = printed("runs", "enqueue", "mial", "--id", "m1")
     assert words.endswith(f"{said}: did you mean mail?\n")
     warning = "warning: the app does not have the task {}: its runs wait until a node has it"
@@ -1659,7 +1659,7 @@ def test_a_task_that_no_live_node_has_is_reported(app: Scheduler) -> None:
 
 def test_the_store_of_the_app_is_named_where_it_is_used(shop: Scheduler) -> None:
     assert printed("doctor").splitlines()[0] == "ok  store       sqlite:///shop.db"
-    assert answered("doctor")["checks"][0]["says"] == "sqlite:///shop.db"
+    assert answered("doctor")["checks"][0]["message"] == "sqlite:///shop.db"
     assert printed("db", "upgrade") == "sqlite:///shop.db is up to date: schema 1\n"
     lines = [" ".join(line.split()) for line in printed("config", "show").splitlines()]
     assert "store sqlite:///shop.db the code of shop_app" in lines
@@ -1744,12 +1744,12 @@ def test_a_schedule_is_updated_and_the_differences_are_shown(app: Scheduler) -> 
 def test_an_update_says_that_the_zone_is_another_one(app: Scheduler) -> None:
     app.schedules.add("a", "0 8 * * * tz=Europe/Berlin", "t")
 
-    said = printed("schedules", "update", "a", "--trigger", "30 8 * * 1-5")
-    assert "the zone is now UTC, was Europe/Berlin; --tz Europe/Berlin keeps it\n" in said
-    said = printed("schedules", "update", "a", "--trigger", "30 8 * * 1-5", "--tz", "Europe/Paris")
-    assert "the zone is now Europe/Paris, was UTC\n" in said
-    said = printed("schedules", "update", "a", "--trigger", "45 8 * * *", "--tz", "Europe/Paris")
-    assert "zone" not in said
+    output = printed("schedules", "update", "a", "--trigger", "30 8 * * 1-5")
+    assert "the zone is now UTC, was Europe/Berlin; --tz Europe/Berlin keeps it\n" in output
+    output = printed("schedules", "update", "a", "--trigger", "30 8 * * 1-5", "--tz", "Europe/Paris")
+    assert "the zone is now Europe/Paris, was UTC\n" in output
+    output = printed("schedules", "update", "a", "--trigger", "45 8 * * *", "--tz", "Europe/Paris")
+    assert "zone" not in output
     # An interval has no zone.
     assert "zone" not in printed("schedules", "update", "a", "--trigger", "every 5m")
 

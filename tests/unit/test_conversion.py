@@ -357,8 +357,10 @@ def test_a_result_that_json_changes_is_kept_and_the_log_says_so(caplog: pytest.L
                 "annotate it: -> Decimal"
             )
     # Once for the task: whoever reads the logs of the node needs no more.
-    said = [record for record in caplog.records if "JSON changes the result of a task" in record.getMessage()]
-    assert len(said) == 1
+    warnings = [
+        record for record in caplog.records if "JSON changes the result of a task" in record.getMessage()
+    ]
+    assert len(warnings) == 1
 
 
 def test_a_result_that_is_too_long_is_called_a_result() -> None:
@@ -413,14 +415,14 @@ def in_process(order: Order, amount: Decimal) -> list[Order]: return check(order
 
 if __name__ == "__main__":
     order = Order(UUID(int=1), datetime(2026, 3, 1))
-    told = []
-    app.on_event(lambda event: told.append(event.result) if event.kind == "succeeded" else None)
+    results = []
+    app.on_event(lambda event: results.append(event.result) if event.kind == "succeeded" else None)
     with app:
         for task in (in_thread, in_loop, in_process):
             run = app.runs.join(app.enqueue(task.bind(order=order, amount=Decimal("9.90"))).id, "60s")
             assert run.result == [order], (run.error, run.result, app.runs.logs(run.id))
             assert run.payload["amount"] == "9.90"
-    assert told == [[order]] * 3
+    assert results == [[order]] * 3
     print("all")
 """
 

@@ -77,7 +77,7 @@ def test_clocks_that_differ_are_a_warning(here: Here, ahead: int, level: str, wo
     found = here.findings(local=here.now - ahead)["clock"]
 
     assert found.level == level
-    assert words in found.says
+    assert words in found.message
 
 
 def test_a_schedule_that_sleeps_for_ever_is_found_without_a_note(here: Here) -> None:
@@ -123,7 +123,7 @@ def test_deferred_schedules_are_a_warning(here: Here) -> None:
 
     found = here.findings()["deferred"]
     assert (found.level, found.details) == ("warn", ("a: Too many open files",))
-    assert "1 schedule was put off" in found.says
+    assert "1 schedule was deferred" in found.message
 
 
 def test_many_details_are_cut(here: Here) -> None:

@@ -28,7 +28,7 @@ from evenbeat.tasks.task import Task
 
 
 class Bench:
-    """An executor, and what it said."""
+    """An executor, and the outcomes that it reported."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -38,7 +38,7 @@ class Bench:
 
     def _ended(self, attempt: Attempt, outcome: Outcome) -> None:
         with self._news:
-            assert attempt.run.id not in self.outcomes, "told twice"
+            assert attempt.run.id not in self.outcomes, "reported twice"
             self.outcomes[attempt.run.id] = outcome
             self._news.notify_all()
 
@@ -93,7 +93,7 @@ def test_arguments_come_from_the_payload(bench: Bench) -> None:
     assert bench.execute(fit(bench, lambda **given: given), a=1, b="x").result == '{"a":1,"b":"x"}'
 
 
-def test_an_error_is_told_in_a_line_and_then_where_it_came_from(bench: Bench) -> None:
+def test_an_error_is_shown_in_a_line_and_then_where_it_came_from(bench: Bench) -> None:
     def breaks() -> None:
         raise ValueError("no such team")
 

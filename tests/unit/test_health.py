@@ -78,7 +78,7 @@ def health(*words: str) -> Result:
 
 def test_a_node_whose_loops_step_is_well() -> None:
     assert judge(of_node(), NOW) == ((), ())
-    assert judge(of_supervisor(STEPPING._replace(heard=NOW)), NOW + 1) == ((), ())
+    assert judge(of_supervisor(STEPPING._replace(last_message=NOW)), NOW + 1) == ((), ())
 
 
 def test_a_loop_that_has_not_stepped_for_two_minutes_is_a_problem() -> None:
@@ -98,7 +98,7 @@ def test_a_process_that_writes_nothing_any_more_is_frozen() -> None:
     assert judge(of_node(patience=630), NOW + SILENT + 1).problems == (), "its lease is longer"
 
 
-def test_a_store_that_is_away_is_told_and_is_not_a_problem() -> None:
+def test_a_store_that_is_away_is_reported_and_is_not_a_problem() -> None:
     loops = (LoopStatus("worker", NOW, NOW - 60, "refused"), LoopStatus("ticker", NOW, NOW - 7200, "refused"))
     verdict = judge(of_node(NodeStatus("n", 7, loops)), NOW)
     assert verdict == ((), ("the ticker has failed for 2 h and keeps trying: refused",))
@@ -111,11 +111,11 @@ def test_a_node_that_can_not_work_in_its_process_any_more_is_a_problem() -> None
 
 
 def test_a_silent_process_is_a_problem_unless_a_job_may_keep_its_interpreter() -> None:
-    silent = STEPPING._replace(heard=NOW - SILENT - 5)
+    silent = STEPPING._replace(last_message=NOW - SILENT - 5)
     assert judge(of_supervisor(silent), NOW).problems == (
         "process 7: it has given no sign of life for 1 min",
     )
-    busy = STEPPING._replace(heard=NOW - 2 * LATE, executing=True)
+    busy = STEPPING._replace(last_message=NOW - 2 * LATE, executing=True)
     late = tuple(loop._replace(due=NOW - 2 * LATE) for loop in busy.loops)
     assert judge(of_supervisor(busy._replace(loops=late)), NOW) == (
         (),
@@ -124,14 +124,14 @@ def test_a_silent_process_is_a_problem_unless_a_job_may_keep_its_interpreter() -
 
 
 def test_a_process_that_starts_is_not_a_problem_however_long_it_takes() -> None:
-    starting = NodeStatus("n", 7, up=False, heard=NOW - 3600)
+    starting = NodeStatus("n", 7, up=False, last_message=NOW - 3600)
     assert judge(of_supervisor(starting), NOW) == ((), ("process 7: it is starting",))
 
 
 def test_a_process_that_was_paused_as_a_whole_is_not_late() -> None:
     pauses = Pauses(longest=15)
-    assert [pauses.look(now) for now in (0.0, 5.0, 20.0)] == [float("-inf")] * 3
-    assert [pauses.look(now) for now in (35.1, 40.0)] == [35.1, 35.1]
+    assert [pauses.check(now) for now in (0.0, 5.0, 20.0)] == [float("-inf")] * 3
+    assert [pauses.check(now) for now in (35.1, 40.0)] == [35.1, 35.1]
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -277,12 +277,12 @@ class Quiet(Child):
 
     def __init__(self, silent: float) -> None:
         self.deadline = None
-        self.status = STEPPING._replace(heard=time.monotonic() - silent)
+        self.status = STEPPING._replace(last_message=time.monotonic() - silent)
         with make_file(4) as file:
             self.begun = Begun(file.fileno())
 
 
-def test_a_supervisor_tells_a_frozen_process_from_one_with_a_job_that_keeps_its_interpreter() -> None:
+def test_a_supervisor_distinguishes_a_frozen_process_from_one_with_a_job_that_keeps_its_interpreter() -> None:
     supervisor = Supervisor(Scheduler(MemoryStore()), Begin(app="app.py"))
     child = Quiet(SILENT + 5)
     supervisor._children.slots[0].child = child

@@ -31,7 +31,7 @@ from evenbeat.supervision.supervisor import Supervisor
 
 NOW = 10_000.0
 PATIENCE = 60.0
-WORKING = NodeStatus("n", 7, (LoopStatus("ticker", NOW + 20), LoopStatus("worker", NOW)), heard=NOW)
+WORKING = NodeStatus("n", 7, (LoopStatus("ticker", NOW + 20), LoopStatus("worker", NOW)), last_message=NOW)
 
 
 def status(*nodes: NodeStatus, loops: tuple[LoopStatus, ...] = (), now: float = NOW) -> ProcessStatus:
@@ -74,7 +74,7 @@ def test_a_supervisor_that_waits_for_the_store_is_not_ready() -> None:
 
 def test_a_node_that_starts_counts_only_if_no_other_node_works() -> None:
     starting = NodeStatus("m", 8, up=False)
-    busy = NodeStatus("b", 9, heard=NOW - SILENT - 5, executing=True)
+    busy = NodeStatus("b", 9, last_message=NOW - SILENT - 5, executing=True)
 
     assert readiness(status(WORKING, starting, busy), NOW).ok
     assert readiness(status(starting), NOW) == (False, ("process 8: it is starting",))
@@ -84,7 +84,9 @@ def test_a_node_that_starts_counts_only_if_no_other_node_works() -> None:
     )
 
 
-def test_the_writer_looks_for_pauses_also_where_it_can_write_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_writer_checks_for_pauses_also_where_it_can_write_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Probes come every half minute, which must not look like a pause: the writer's thread looks as well."""
     monkeypatch.setattr(status_files, "folders", tuple)
     monkeypatch.setattr(status_files, "EVERY", 0.01)

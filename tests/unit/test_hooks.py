@@ -206,7 +206,7 @@ def test_an_event_loop_returns_answers_and_errors() -> None:
         loop.run(answer)
 
 
-def test_an_async_listener_hears_that_the_node_has_stopped(
+def test_an_async_listener_is_notified_when_the_node_has_stopped(
     app: Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     kinds: list[str] = []

@@ -181,7 +181,7 @@ def test_runs_are_listed_by_when_they_ran_and_where(
     assert [run.id for run in enqueued.runs.list(**options)] == list(ids)
 
 
-def test_a_hundred_runs_are_listed_unless_told_otherwise(app: Scheduler) -> None:
+def test_a_hundred_runs_are_listed_by_default(app: Scheduler) -> None:
     app.enqueue_many(["work"] * 101)
     assert len(app.runs.list()) == 100
 

@@ -1,4 +1,4 @@
-"""The lines of ``evenbeat dev``: what each event is said to be."""
+"""The lines of ``evenbeat dev``: the line of each event."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def app(page: io.StringIO) -> Iterator[Scheduler]:
 
 
 @pytest.mark.parametrize(
-    ("count", "reason", "said"),
+    ("count", "reason", "line"),
     [
         (1, "coalesced", "1 tick not run: missed; a later run stands for it (catch-up latest)"),
         (2, "coalesced", "2 ticks not run: missed; a later run stands for them (catch-up latest)"),
@@ -39,22 +39,22 @@ def app(page: io.StringIO) -> Iterator[Scheduler]:
     ],
 )
 def test_skipped_ticks_are_counted_in_words(
-    app: Scheduler, page: io.StringIO, count: int, reason: Any, said: str
+    app: Scheduler, page: io.StringIO, count: int, reason: Any, line: str
 ) -> None:
-    app.events.tell("skipped", 0, key=("default", "beat"), count=count, reason=reason)
-    assert page.getvalue().rstrip().endswith(said)
+    app.events.publish("skipped", 0, key=("default", "beat"), count=count, reason=reason)
+    assert page.getvalue().rstrip().endswith(line)
 
 
 @pytest.mark.parametrize(
-    ("coalesced", "said"), [(1, "(for 1 earlier tick, too)"), (2, "(for 2 earlier ticks, too)")]
+    ("coalesced", "line"), [(1, "(for 1 earlier tick, too)"), (2, "(for 2 earlier ticks, too)")]
 )
 def test_a_run_says_how_many_ticks_it_stands_for(
-    app: Scheduler, page: io.StringIO, coalesced: int, said: str
+    app: Scheduler, page: io.StringIO, coalesced: int, line: str
 ) -> None:
     run = RunRecord(id="r", task="work", schedule="beat", cause="tick", coalesced=coalesced, attempt=1)
-    app.events.tell("started", 0, run=run)
-    app.events.tell("succeeded", 0, run=run, duration=timedelta(seconds=0.1))
-    assert said in page.getvalue()
+    app.events.publish("started", 0, run=run)
+    app.events.publish("succeeded", 0, run=run, duration=timedelta(seconds=0.1))
+    assert line in page.getvalue()
 
 
 def test_the_next_ticks_are_shown_also_if_there_are_none(app: Scheduler, page: io.StringIO) -> None:

@@ -147,7 +147,7 @@ def test_a_processor_is_found_in_the_same_way(tmp_path: Path) -> None:
         load_processor("orders:scheduler")
 
 
-def test_a_module_without_a_processor_is_told_how_to_make_one(tmp_path: Path) -> None:
+def test_the_error_for_a_module_without_a_processor_shows_how_to_make_one(tmp_path: Path) -> None:
     target = write(tmp_path / "no_orders.py")
 
     with pytest.raises(InvalidValue, match=r"no Processor in .*: processor = Processor\(…\)"):

@@ -94,13 +94,13 @@ def test_a_program_says_where_its_logs_go(form: str) -> None:
     try:
         configure("json" if form == "json" else "text", "WARNING", stream)
         logging.getLogger("evenbeat.node.worker").warning("a run failed", extra={"job_id": "r1"})
-        logging.getLogger("evenbeat.node.worker").info("not said")
+        logging.getLogger("evenbeat.node.worker").info("not logged")
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-    said = stream.getvalue().splitlines()
-    assert len(said) == 1
-    assert json.loads(said[0])["job_id"] == "r1" if form == "json" else "job_id=r1" in said[0]
+    logged = stream.getvalue().splitlines()
+    assert len(logged) == 1
+    assert json.loads(logged[0])["job_id"] == "r1" if form == "json" else "job_id=r1" in logged[0]
 
 
 def test_the_exception_that_ends_a_thread_is_one_line_of_the_log() -> None:
@@ -154,8 +154,8 @@ def fails_inside() -> None:
 
 def test_the_exception_itself_is_in_the_event_and_in_the_log(seen: Seen) -> None:
     app = Scheduler("memory://")
-    told: list[Event] = []
-    app.on_error(told.append)
+    received: list[Event] = []
+    app.on_error(received.append)
 
     @app.task(retries=1, backoff="1s")
     def bill() -> None:
@@ -165,8 +165,8 @@ def test_the_exception_itself_is_in_the_event_and_in_the_log(seen: Seen) -> None
         run = scheduler.enqueue(bill)
         scheduler.travel("1m")
 
-    assert [event.kind for event in told] == ["retrying", "failed"]
-    for event in told:
+    assert [event.kind for event in received] == ["retrying", "failed"]
+    for event in received:
         assert isinstance(event.exception, ValueError)
         assert event.error is not None
         assert event.error.startswith("ValueError: no address\n")
@@ -174,7 +174,7 @@ def test_the_exception_itself_is_in_the_event_and_in_the_log(seen: Seen) -> None
         assert frames == ["bill", "fails_inside"]
     ends = [(record, line) for record, line in zip(seen.records, seen.lines, strict=True) if "error" in line]
     assert [line["level"] for _, line in ends] == ["WARNING", "ERROR"]
-    for (record, line), event in zip(ends, told, strict=True):
+    for (record, line), event in zip(ends, received, strict=True):
         assert record.exc_info is not None
         assert record.exc_info[1] is event.exception
         assert (line["job_id"], line["error"]) == (run.id, "ValueError: no address")
@@ -184,8 +184,8 @@ def test_the_exception_itself_is_in_the_event_and_in_the_log(seen: Seen) -> None
 
 def test_where_nothing_was_raised_there_is_no_exception() -> None:
     app = Scheduler("memory://")
-    told: list[Event] = []
-    app.on_event(told.append)
+    received: list[Event] = []
+    app.on_event(received.append)
 
     @app.task
     def bill() -> int:
@@ -194,7 +194,7 @@ def test_where_nothing_was_raised_there_is_no_exception() -> None:
     with virtual(app) as scheduler:
         scheduler.enqueue(bill)
         scheduler.run_pending()
-    assert {event.exception for event in told} == {None}
+    assert {event.exception for event in received} == {None}
 
 
 def test_the_end_of_a_run_is_logged_with_its_duration_and_without_an_empty_error(seen: Seen) -> None:
@@ -232,8 +232,8 @@ def test_log_lines_of_a_jobs_code_name_its_run(seen: Seen, kind: str) -> None:
         run = app.runs.join(app.enqueue(chosen, priority=8, tenant="acme").id, "60s", tenant="acme")
         assert run.state == "succeeded"
         log.info("outside")
-    said = {line["msg"]: line for line in seen.lines if line["component"] == "shop"}
-    inside = said["no address"]
+    logged = {line["msg"]: line for line in seen.lines if line["component"] == "shop"}
+    inside = logged["no address"]
     assert (
         inside.items()
         >= {
@@ -246,8 +246,8 @@ def test_log_lines_of_a_jobs_code_name_its_run(seen: Seen, kind: str) -> None:
             "customer": 7,
         }.items()
     )
-    assert said["mine"]["job_id"] == "of my own"
-    assert "job_id" not in said["outside"]
+    assert logged["mine"]["job_id"] == "of my own"
+    assert "job_id" not in logged["outside"]
 
 
 def test_a_filter_names_the_run_for_handlers_and_formatters_of_anybody() -> None:

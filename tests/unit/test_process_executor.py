@@ -351,7 +351,7 @@ def test_one_that_is_asked_before_its_process_is_there_stops_as_well(hand: Hand,
         ("segfault", None, "SIGSEGV"),
     ],
 )
-def test_a_process_that_dies_by_itself_is_told_apart_and_replaced(
+def test_a_process_that_dies_by_itself_is_recognised_and_replaced(
     hand: Hand, name: str, payload: dict[str, Any] | None, how: str
 ) -> None:
     hand.give(name, payload)
@@ -496,7 +496,7 @@ def test_a_sigterm_from_elsewhere_while_the_task_asks_holds_it_up_no_further(
 
 
 class Script:
-    """A channel on which everything was said already."""
+    """A channel on which every message was sent already."""
 
     def __init__(self, *messages: FromChild) -> None:
         self.messages = list(messages)
@@ -510,7 +510,7 @@ class Script:
         return self.messages.pop(0)
 
 
-def test_what_is_said_of_another_attempt_counts_for_nothing(
+def test_messages_about_another_attempt_are_ignored(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     late, now = Key("r", 2), Key("r", 3)

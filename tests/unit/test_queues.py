@@ -29,8 +29,8 @@ def app(clock: VirtualClock) -> Scheduler:
 
 
 def node(app: Scheduler, name: str, **fields: Any) -> None:
-    said = {"ticker": True, "worker": True, "tasks": {}, "slots": {}, "queues": ["default"], **fields}
-    info = NodeInfo(name=name, host="h", pid=1, version="", started_at=0, seen_at=0, **said)
+    given = {"ticker": True, "worker": True, "tasks": {}, "slots": {}, "queues": ["default"], **fields}
+    info = NodeInfo(name=name, host="h", pid=1, version="", started_at=0, seen_at=0, **given)
     Presence(app.store, info).step(app.store.now())
 
 

@@ -158,9 +158,9 @@ def test_async_twins_are_as_the_page_says() -> None:
         without = {name for name in public(kind) if not hasattr(kind, f"a{name}")}
         assert without <= {"raise_if_lost", "is_lost"}, kind
     twins = {name for name in public(evenbeat.Scheduler) if hasattr(evenbeat.Scheduler, f"a{name}")}
-    said = re.search(r"of `Scheduler` have such a twin: ([\w, \n]+);", PAGE)
-    assert said is not None
-    assert twins == set(re.findall(r"\w+", said[1]))
+    listed = re.search(r"of `Scheduler` have such a twin: ([\w, \n]+);", PAGE)
+    assert listed is not None
+    assert twins == set(re.findall(r"\w+", listed[1]))
 
 
 def test_the_tables_of_options_are_made_from_their_descriptions() -> None:

@@ -102,8 +102,8 @@ class SmallNode:
         self.reaper.step(self.clock.now)
         self.rollups.step(self.clock.now)
 
-    def told(self, kind: str, tenant: str | None = None) -> int:
-        """How many events of a kind the node has told of."""
+    def published(self, kind: str, tenant: str | None = None) -> int:
+        """how many events of a kind the node has published."""
         return sum(
             event.count for event in self.emitted if event.kind == kind and tenant in (None, event.tenant)
         )
@@ -164,12 +164,15 @@ def test_the_counts_add_up_to_the_events_of_the_node(either: Store, clock: Virtu
     for by in ("minute", "hour"):
         for tenant in ("default", "acme"):
             found = counted(either, by, tenant)
-            assert (found.fired, found.started) == (node.told("fired", tenant), node.told("started", tenant))
+            assert (found.fired, found.started) == (
+                node.published("fired", tenant),
+                node.published("started", tenant),
+            )
             assert (found.succeeded, found.failed, found.retried, found.crashed, found.cancelled) == tuple(
-                node.told(kind, tenant)
+                node.published(kind, tenant)
                 for kind in ("succeeded", "failed", "retrying", "crashed", "cancelled")
             )
-            assert sum(found.skipped.values()) == node.told("skipped", tenant)
+            assert sum(found.skipped.values()) == node.published("skipped", tenant)
             assert sum(found.took.values()) == found.succeeded + found.failed + found.retried
     assert counted(either).crashed == 1
     assert counted(either).failed > 5

@@ -80,7 +80,7 @@ def test_a_queued_run_that_is_cancelled_is_over(app: Scheduler, store: Watched) 
     assert store.hints == 1
 
 
-def test_a_running_one_is_told_once(app: Scheduler, store: Watched, clock: VirtualClock) -> None:
+def test_a_running_one_is_notified_once(app: Scheduler, store: Watched, clock: VirtualClock) -> None:
     claimed(app, clock)
     asked = app.runs.cancel("r")
     assert (asked.state, asked.cancel_requested, store.hints) == ("running", True, 1)
@@ -88,7 +88,7 @@ def test_a_running_one_is_told_once(app: Scheduler, store: Watched, clock: Virtu
     assert (asked.state, asked.cancel_requested, store.hints) == ("running", True, 1)
 
 
-def test_one_that_waits_for_a_retry_is_over_though_it_was_told_before(
+def test_one_that_waits_for_a_retry_is_over_though_it_was_notified_before(
     app: Scheduler, store: Watched, clock: VirtualClock
 ) -> None:
     run = claimed(app, clock)
@@ -160,7 +160,7 @@ def test_a_run_that_there_is_not_is_an_error_of_every_call(app: Scheduler) -> No
 # -- waiting -------------------------------------------------------------------------------------------------
 
 
-def test_a_wait_looks_often_at_first_and_then_once_a_second_until_its_time_is_over(
+def test_a_wait_polls_often_at_first_and_then_once_a_second_until_its_timeout(
     app: Scheduler, store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenbeat.app.runs.time.monotonic", lambda: store.seconds)
@@ -168,7 +168,7 @@ def test_a_wait_looks_often_at_first_and_then_once_a_second_until_its_time_is_ov
     assert store.waits == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 0.74]
 
 
-def test_a_wait_of_no_time_looks_once(app: Scheduler, store: Watched) -> None:
+def test_a_wait_of_no_time_polls_once(app: Scheduler, store: Watched) -> None:
     assert app.runs.join("r", 0).state == "queued"
     assert store.waits == []
 

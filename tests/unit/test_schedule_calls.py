@@ -117,7 +117,7 @@ def test_a_tick_is_moved_to_now_at_the_earliest(app: Scheduler, clock: VirtualCl
     assert app.schedules.reschedule("beat", now).next_run == now
 
 
-def test_five_ticks_are_shown_unless_told_otherwise(app: Scheduler, clock: VirtualClock) -> None:
+def test_five_ticks_are_shown_by_default(app: Scheduler, clock: VirtualClock) -> None:
     now = datetime.fromtimestamp(clock.now / 1000, UTC)
     assert app.schedules.preview("every 1h") == [now + HOUR * number for number in range(1, 6)]
     assert app.schedules.preview(every("1h"), 2) == [now + HOUR, now + HOUR * 2]

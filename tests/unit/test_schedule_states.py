@@ -114,8 +114,8 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     clock.advance("1m")
     fire(app)
     (run,) = app.runs.list()
-    said = printed(path, "schedules", "pause", "beat").splitlines()
-    assert said[1:] == [
+    lines = printed(path, "schedules", "pause", "beat").splitlines()
+    assert lines[1:] == [
         f"1 run is queued and will run: {run.id}",
         "to cancel: evenbeat runs cancel --all --schedule beat --state queued",
     ]
@@ -124,8 +124,8 @@ def test_the_cli_names_the_runs_that_a_pause_leaves_queued(
     app.schedules.run_now("beat")
     claim = Claim(worker="w", token="t", limit=1, now=clock.now, lease=60_000)
     assert len(app.store.claim_runs(claim).runs) == 1
-    said = printed(path, "schedules", "pause", "beat").splitlines()
-    assert said[1:] == [
+    lines = printed(path, "schedules", "pause", "beat").splitlines()
+    assert lines[1:] == [
         "1 run is with workers and will go on",
         "to stop: evenbeat runs cancel --all --schedule beat",
     ]
@@ -362,7 +362,7 @@ def test_a_damaged_schedule_is_listed_shown_replaced_and_deleted(
     assert app.store.get_record("quarantine", "default", "b") is None
 
 
-def test_text_that_can_not_be_read_must_be_said_anew(app: Scheduler, path: Path) -> None:
+def test_text_that_can_not_be_read_must_be_set_anew(app: Scheduler, path: Path) -> None:
     app.schedules.add("beat", every("1m"), "work", {"value": "Jürgen"})
     spoil(path, "payload = CAST(X'7b2276616c7565223a224aff227d' AS TEXT)", "beat")
     with pytest.raises(InvalidValue, match="payload"):

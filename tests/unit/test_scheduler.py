@@ -1,4 +1,4 @@
-"""The scheduler that people hold, by travelling: what is said happens, at the instant it was said for."""
+"""The scheduler that people hold, in virtual time: each call takes effect, at the instant it names."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_an_interval_keeps_its_phase(scheduler: VirtualScheduler, calls: list[An
     assert ticks(scheduler.travel("+35m")) == [17, 27, 37]
 
 
-def test_a_schedule_starts_where_it_is_told_to(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+def test_a_schedule_begins_at_its_start(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     scheduler.schedules.add("beat", cron("*/10 * * * *"), "work", start_at=minute(25))
     assert ticks(scheduler.travel("+50m")) == [30, 40, 50]
 
 
 @pytest.mark.parametrize("make", ["add", "declare"])
-def test_the_phase_of_an_interval_is_where_it_is_told_to_start(
+def test_the_phase_of_an_interval_follows_its_start(
     scheduler: VirtualScheduler, calls: list[Any], make: str
 ) -> None:
     getattr(scheduler.schedules, make)("beat", every("10m"), "work", start_at=minute(25))
@@ -331,7 +331,9 @@ def test_declaring_another_trigger_begins_anew(scheduler: VirtualScheduler, call
     assert ticks(scheduler.travel("+7m")) == [8, 11]
 
 
-def test_update_changes_what_is_said_and_nothing_else(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+def test_update_changes_the_given_fields_and_nothing_else(
+    scheduler: VirtualScheduler, calls: list[Any]
+) -> None:
     scheduler.schedules.add("beat", every("10m"), "work", {"value": 1}, retries=3)
     scheduler.schedules.pause("beat", "for now")
     changed = scheduler.schedules.update("beat", payload={"value": 5}, timeout="1m")
@@ -898,7 +900,7 @@ def test_a_lock_has_one_holder_until_it_is_released_or_its_time_is_over(schedule
     assert not theirs.release()
 
 
-def test_who_finds_a_lock_held_is_told_by_whom_what_for_and_since_when(scheduler: VirtualScheduler) -> None:
+def test_lock_held_names_the_holder_the_description_and_the_time(scheduler: VirtualScheduler) -> None:
     since = scheduler.now
     with scheduler.lock("import", ttl="1m", description="new prices"):
         scheduler.travel("+5s")
@@ -927,20 +929,20 @@ def test_making_a_lock_opens_no_store() -> None:
 
 
 def test_hooks_are_called_when_a_node_starts_and_stops() -> None:
-    said: list[str] = []
+    called: list[str] = []
     app = Scheduler("memory://", poll_interval="10ms")
-    app.on_start(lambda: said.append("start"))
-    app.on_stop(lambda: said.append("stop"))
+    app.on_start(lambda: called.append("start"))
+    app.on_stop(lambda: called.append("stop"))
     with app:
         assert app.is_running
         with pytest.raises(InvalidValue, match="started already"):
             app.start()
     app.stop()
-    assert said == ["start", "stop"]
+    assert called == ["start", "stop"]
     assert not app.is_running
 
 
-def test_idleness_is_told_once_per_turn(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+def test_on_idle_is_called_once_per_turn(scheduler: VirtualScheduler, calls: list[Any]) -> None:
     idle: list[datetime] = []
     scheduler.on_idle(lambda: idle.append(scheduler.now))
     scheduler.run_pending()
@@ -962,30 +964,30 @@ def test_what_a_listener_enqueues_runs_in_the_same_stretch(
     assert calls == [0, 1, 2]
 
 
-def test_errors_are_told_with_their_run(scheduler: VirtualScheduler, calls: list[Any]) -> None:
-    told: list[Event] = []
-    scheduler.on_error(told.append)
+def test_on_error_is_called_with_the_run(scheduler: VirtualScheduler, calls: list[Any]) -> None:
+    received: list[Event] = []
+    scheduler.on_error(received.append)
     scheduler.enqueue("work")
     scheduler.enqueue("fails", retries=1)
     scheduler.travel("+1h")
-    assert [event.kind for event in told] == ["retrying", "failed"]
-    assert told[0].run is not None
-    assert (told[0].run.task, told[0].delay is not None) == ("fails", True)
-    assert all(event.error is not None and "not today" in event.error for event in told)
+    assert [event.kind for event in received] == ["retrying", "failed"]
+    assert received[0].run is not None
+    assert (received[0].run.task, received[0].delay is not None) == ("fails", True)
+    assert all(event.error is not None and "not today" in event.error for event in received)
 
 
-def test_events_tell_what_happens_and_a_listener_that_raises_harms_nobody(
+def test_events_report_what_happens_and_a_listener_that_raises_harms_nobody(
     scheduler: VirtualScheduler, calls: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, "evenbeat")
-    told: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
     scheduler.on_event(lambda _: 1 / 0)
-    scheduler.on_event(lambda event: told.append((event.kind, event.at.minute)))
+    scheduler.on_event(lambda event: received.append((event.kind, event.at.minute)))
     scheduler.schedules.add("beat", every("10m"), "work")
     scheduler.travel("+10m")
     scheduler.down_for("25m")
     scheduler.run_pending()
-    assert told == [
+    assert received == [
         ("fired", 10),
         ("started", 10),
         ("succeeded", 10),

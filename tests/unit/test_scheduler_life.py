@@ -53,7 +53,7 @@ class Noted(MemoryStore):
 
 
 class Still(Node):
-    """A node that is told to start and to stop, and does nothing."""
+    """A node that starts and stops without doing anything."""
 
     made: list[Still]
     is_hurried = False
@@ -102,7 +102,7 @@ def nodes(app: Scheduler, store: Noted) -> Iterator[list[Still]]:
         yield Still.made
 
 
-# -- what it says of itself ----------------------------------------------------------------------------------
+# -- its attributes ------------------------------------------------------------------------------------------
 
 
 def test_a_url_is_shown_without_its_password_and_a_store_by_its_kind(store: Noted) -> None:
@@ -122,18 +122,18 @@ def test_hooks_can_be_used_as_decorators(app: Scheduler) -> None:
 
 
 def test_on_error_is_called_for_what_goes_wrong_alone(app: Scheduler) -> None:
-    heard: list[str] = []
-    app.on_error(lambda event: heard.append(event.kind))
+    received: list[str] = []
+    app.on_error(lambda event: received.append(event.kind))
     for kind in get_args(EventKind):
-        app.events.tell(kind, 0)
+        app.events.publish(kind, 0)
     wrong = ["failed", "retrying", "lost", "crashed", "quarantined", "store_unavailable"]
-    assert sorted(heard) == sorted(wrong)
+    assert sorted(received) == sorted(wrong)
 
 
 # -- tasks ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_said_with_a_task_counts_for_its_schedule_and_its_processes(app: Scheduler) -> None:
+def test_options_of_a_task_count_for_its_schedule_and_its_processes(app: Scheduler) -> None:
     @app.task(schedule="every 1h", executor="process", overlap="skip", description="the digest")
     def digest() -> None: ...
 
@@ -204,7 +204,7 @@ def test_of_many_runs_that_are_there_none_may_be_of_another_tenant(
 @pytest.mark.parametrize(
     "options", [{}, {"ticker": False}, {"worker": False}, {"name": "alone"}], ids=lambda options: str(options)
 )
-def test_a_node_is_started_with_what_was_said(
+def test_a_node_is_started_with_the_given_options(
     app: Scheduler, nodes: list[Still], options: dict[str, Any]
 ) -> None:
     app.start(**options)
@@ -248,13 +248,13 @@ def test_run_starts_waits_stops_and_closes(
     monkeypatch.setattr(signals, "check_main_thread", lambda: seen.append("checked"))
     app.run(**options)
     assert seen == ["checked", (True, True, True)]
-    said = {key: value for key, value in options.items() if key != "poll_interval"}
-    assert nodes[0].options == {"ticker": True, "worker": True, "name": None, **said}
+    given = {key: value for key, value in options.items() if key != "poll_interval"}
+    assert nodes[0].options == {"ticker": True, "worker": True, "name": None, **given}
     assert nodes[0].is_stopped
     assert not store.is_open
 
 
-def test_run_and_start_do_nothing_while_the_module_is_only_looked_at(
+def test_run_and_start_do_nothing_while_the_module_is_only_imported(
     app: Scheduler, nodes: list[Still], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenbeat.app.lifecycle.is_importing", lambda: True)

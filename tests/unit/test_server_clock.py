@@ -25,14 +25,14 @@ class World:
     def ask(self) -> int:
         self.asked += 1
         self.pass_(self.there)
-        said = self.server
+        instant = self.server
         self.pass_(self.back)
-        return said
+        return instant
 
     def reply(self) -> None:
         sent = self.clock.mark()
-        said = self.ask()
-        self.clock.update(said, sent)
+        instant = self.ask()
+        self.clock.update(instant, sent)
 
 
 def test_it_asks_once_and_goes_on_by_itself() -> None:

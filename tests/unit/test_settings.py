@@ -73,7 +73,7 @@ def test_files_are_those_of_the_first_project_folder_upwards(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("given", "meant"),
     [
         ("sqlite:///evenbeat.db", "sqlite:///{folder}/evenbeat.db"),
         ("sqlite:////var/evenbeat.db", "sqlite:////var/evenbeat.db"),
@@ -81,15 +81,15 @@ def test_files_are_those_of_the_first_project_folder_upwards(tmp_path: Path) -> 
         ("memory://", "memory://"),
     ],
 )
-def test_a_path_in_a_file_is_meant_from_its_folder(tmp_path: Path, said: str, meant: str) -> None:
-    write(tmp_path, f'store = "{said}"\napp = "app.py"\n')
+def test_a_path_in_a_file_is_meant_from_its_folder(tmp_path: Path, given: str, meant: str) -> None:
+    write(tmp_path, f'store = "{given}"\napp = "app.py"\n')
     below = tmp_path / "src"
     below.mkdir()
 
-    assert read(tmp_path)["store"] == said
+    assert read(tmp_path)["store"] == given
     assert read(below)["store"] == meant.format(folder=tmp_path)
     assert read(below)["app"] == f"{tmp_path}/app.py"
-    assert read(below, {"EVENBEAT_STORE": said})["store"] == said
+    assert read(below, {"EVENBEAT_STORE": given})["store"] == given
 
 
 def test_values_of_the_environment_are_read_from_text(tmp_path: Path) -> None:

@@ -184,12 +184,12 @@ def test_whatever_libpq_takes_for_a_password_is_not_shown(url: str) -> None:
 )
 def test_no_command_shows_a_password(url: str) -> None:
     shown = CliRunner().invoke(root, ["config", "show", "--store", url])
-    looked = CliRunner().invoke(root, ["doctor", url])
-    assert looked.exit_code != 0
-    for said in (shown, looked):
-        assert "s3cret" not in said.output
-        assert "s3cret" not in said.stderr
-        assert "s3cret" not in repr(said.exception)
+    checked = CliRunner().invoke(root, ["doctor", url])
+    assert checked.exit_code != 0
+    for output_of in (shown, checked):
+        assert "s3cret" not in output_of.output
+        assert "s3cret" not in output_of.stderr
+        assert "s3cret" not in repr(output_of.exception)
     with pytest.raises((StoreUnavailable, InvalidValue)) as caught:
         Scheduler(url).start()
     assert "s3cret" not in str(caught.value)

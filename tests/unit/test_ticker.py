@@ -163,14 +163,14 @@ def test_skipped_ticks_are_logged_with_their_fields(caplog: pytest.LogCaptureFix
     assert caplog.records == []
     with caplog.at_level(logging.INFO, "evenbeat.node.ticker"):
         bench.step(Planned(BEAT, skipped=(skipped,)))
-    (said,) = [vars(record) for record in caplog.records]
-    assert (said["message"], said["schedule_id"], said["tenant"], said["reason"], said["count"]) == (
-        "skipped",
-        "beat",
-        "acme",
-        "late",
-        3,
-    )
+    (logged,) = [vars(record) for record in caplog.records]
+    assert (
+        logged["message"],
+        logged["schedule_id"],
+        logged["tenant"],
+        logged["reason"],
+        logged["count"],
+    ) == ("skipped", "beat", "acme", "late", 3)
 
 
 def test_a_running_run_is_left_to_its_worker(bench: Bench) -> None:

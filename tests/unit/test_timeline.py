@@ -227,7 +227,7 @@ class TestRebuilding:
         assert timeline.step(T - 60_000)
         assert timeline.peek() == (T - 60_000, "a")
 
-    def test_ticks_since_the_reader_looked_last_are_in_the_new_snapshot(self) -> None:
+    def test_ticks_since_the_last_read_are_in_the_new_snapshot(self) -> None:
         timeline: Timeline[str] = Timeline()
         timeline.schedule([("a", every("1s"))])
         timeline.step(T)

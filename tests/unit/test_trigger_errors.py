@@ -277,7 +277,7 @@ def test_a_bad_cron_text_is_refused_with_the_place_and_the_reason(
         read(text)
     error = refused.value
     if hint is not None and read is parse_trigger:
-        # Who wrote a text is told what to write in a text.
+        # The error for a text shows what to write in a text.
         hint = re.sub(r'every\("(\w+)"\)', r"every \1", hint)
     assert str(error) == quoted(text) + problem + (f"; {hint}" if hint else "")
     assert (error.text, error.field, error.value, error.position) == (text, field, value, position)

@@ -59,16 +59,16 @@ def test_type_checkers_see_the_arguments_of_tasks(tmp_path: Path) -> None:
         [f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={cache}", "--no-error-summary", str(file)]
     )
     assert err == ""
-    said: dict[int, list[str]] = {}
+    reported: dict[int, list[str]] = {}
     for line in out.splitlines():
         if (found := re.match(r".*snippet\.py:(\d+): (?:error|note): (.*)", line)) is None:
             continue  # of our own modules: make types tells
-        said.setdefault(int(found[1]), []).append(found[2])
+        reported.setdefault(int(found[1]), []).append(found[2])
     for number, line in enumerate(SNIPPET.splitlines(), 1):
         _, _, expected = line.partition("  # ")
-        messages = said.pop(number, [])
+        messages = reported.pop(number, [])
         if expected:
             assert any(expected in message for message in messages), (line, messages)
         else:
             assert messages == [], (line, messages)
-    assert said == {}
+    assert reported == {}

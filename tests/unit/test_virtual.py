@@ -107,9 +107,9 @@ def test_an_app_that_runs_is_refused() -> None:
 
 def test_starting_the_app_in_virtual_time_calls_its_hooks_and_starts_no_thread() -> None:
     app = Scheduler("memory://")
-    said: list[str] = []
-    app.on_start(lambda: said.append("start"))
-    app.on_stop(lambda: said.append("stop"))
+    called: list[str] = []
+    app.on_start(lambda: called.append("start"))
+    app.on_stop(lambda: called.append("stop"))
     app.task(schedule="every 1m")(nothing)
     before = threading.active_count()
     with virtual(app) as scheduler:
@@ -118,7 +118,7 @@ def test_starting_the_app_in_virtual_time_calls_its_hooks_and_starts_no_thread()
             assert threading.active_count() == before
             assert len(scheduler.travel("+3m")) == 3
         app.start()
-    assert said == ["start", "stop", "start", "stop"]
+    assert called == ["start", "stop", "start", "stop"]
     assert not app.is_running
 
 

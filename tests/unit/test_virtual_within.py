@@ -423,7 +423,7 @@ def test_a_database_in_memory_is_read_by_its_own_connection(memory: sqlite3.Conn
         scheduler.enqueue("bill", id="three", within=memory)
         memory.commit()
         memory.execute("INSERT INTO evenbeat_virtual_runs VALUES ('the next transaction of the user')")
-        assert ids(scheduler) == ["one"]  # it can't be told from the one before while it is open
+        assert ids(scheduler) == ["one"]  # while it is open, it can't be distinguished from the one before
         memory.rollback()
         assert sorted(ids(scheduler)) == ["one", "three"]
 

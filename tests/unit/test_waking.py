@@ -250,7 +250,7 @@ def test_a_connection_that_was_lost_between_two_waits_counts_as_a_hint(
     assert waker.wait(0) is False
 
 
-def test_a_store_that_notices_changes_itself_waits_as_long_as_it_is_told(
+def test_a_store_that_notices_changes_itself_waits_for_the_whole_timeout(
     transport: FakeTransport, waker: Waker
 ) -> None:
     transport.store_polls = True

@@ -42,8 +42,8 @@ def app(scheduler: VirtualScheduler) -> VirtualScheduler:
 
 def node(app: VirtualScheduler, name: str = "n1", **fields: Any) -> None:
     usual = {"ticker": True, "worker": True, "tasks": {"work": "thread"}, "slots": {"thread": 1}}
-    said = {"queues": ["default"], **usual, **fields}
-    info = NodeInfo(name=name, host="h", pid=1, version="", started_at=0, seen_at=0, **said)
+    given = {"queues": ["default"], **usual, **fields}
+    info = NodeInfo(name=name, host="h", pid=1, version="", started_at=0, seen_at=0, **given)
     Presence(app.store, info).step(app.store.now())
 
 
@@ -621,14 +621,14 @@ def missed(**reports: dict[int, float]) -> str:
 
 def test_a_tick_that_was_missed_because_no_node_was_alive() -> None:
     on_time = {minute: minute + 1.1 for minute in (*range(8), *range(25, 38))}
-    said = "no node was alive from Sun 2026-03-01 12:08 UTC until Sun 2026-03-01 12:25 UTC; run "
-    assert said in missed(n1=on_time, worker={minute: minute + 1.1 for minute in range(38)})
+    given = "no node was alive from Sun 2026-03-01 12:08 UTC until Sun 2026-03-01 12:25 UTC; run "
+    assert given in missed(n1=on_time, worker={minute: minute + 1.1 for minute in range(38)})
 
 
 def test_a_tick_that_was_missed_because_the_store_was_away() -> None:
     reports = {minute: 25 if 8 <= minute <= 22 else minute + 1.1 for minute in range(38)}
-    said = "the nodes could not reach the store from Sun 2026-03-01 12:08 UTC until Sun 2026-03-01 12:23 UTC"
-    assert said in missed(n1=reports)
+    given = "the nodes could not reach the store from Sun 2026-03-01 12:08 UTC until Sun 2026-03-01 12:23 UTC"
+    assert given in missed(n1=reports)
     # Another node could reach it.
     assert "reach the store" not in missed(n1=reports, n2={minute: minute + 1.1 for minute in range(38)})
 

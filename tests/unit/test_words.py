@@ -128,7 +128,7 @@ def test_cron_in_words(text: str, sentence: str) -> None:
         ),
     ],
 )
-def test_the_rule_for_changes_of_the_clock_is_said_in_a_clause(options: dict[str, str], clause: str) -> None:
+def test_the_rule_for_changes_of_the_clock_is_a_clause(options: dict[str, str], clause: str) -> None:
     trigger = cron("30 2 * * *", tz="Europe/Berlin", **options)  # type: ignore[arg-type]
     assert trigger.explain() == f"at 02:30 every day (Europe/Berlin); {clause}"
 
@@ -144,7 +144,7 @@ def test_a_zone_without_changes_needs_no_rule() -> None:
     assert cron("0 9 * * *", tz="Asia/Kolkata").explain() == "at 09:00 every day (Asia/Kolkata)"
 
 
-def test_bounds_are_said_on_the_clock_of_the_zone() -> None:
+def test_bounds_are_shown_on_the_clock_of_the_zone() -> None:
     trigger = cron("0 9 * * *", tz="Asia/Tokyo", start="2026-01-01", until="2026-12-31T18:00:00Z")
     assert trigger.explain().startswith(
         "at 09:00 every day (Asia/Tokyo), from 2026-01-01T00:00:00+09:00, until 2027-01-01T03:00:00+09:00"
@@ -246,7 +246,7 @@ def matches(trigger: Cron) -> tuple[int, ...]:
 
 def test_two_triggers_of_one_sentence_tick_at_the_same_times() -> None:
     source = random.Random(1)
-    said: dict[str, tuple[str, tuple[int, ...]]] = {}
+    texts: dict[str, tuple[str, tuple[int, ...]]] = {}
     for _ in range(8_000):
         text = " ".join(source.choice(pool) for pool in POOLS)
         try:
@@ -254,6 +254,6 @@ def test_two_triggers_of_one_sentence_tick_at_the_same_times() -> None:
         except InvalidTrigger:
             continue
         assert isinstance(trigger, Cron)
-        other, times = said.setdefault(trigger.explain(), (text, matches(trigger)))
+        other, times = texts.setdefault(trigger.explain(), (text, matches(trigger)))
         assert matches(trigger) == times, f"{text} and {other}: {trigger.explain()}"
-    assert len(said) > 4_000
+    assert len(texts) > 4_000

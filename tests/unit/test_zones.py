@@ -212,7 +212,7 @@ def test_what_is_not_a_zone_is_refused(key: str) -> None:
         "posix/UTC",
     ],
 )
-def test_what_can_not_be_a_name_is_refused_without_a_look_at_the_disk(
+def test_what_can_not_be_a_name_is_refused_without_reading_the_disk(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def looked(name: str) -> ZoneInfo:
@@ -226,7 +226,7 @@ def test_what_can_not_be_a_name_is_refused_without_a_look_at_the_disk(
 @pytest.mark.parametrize(
     "key", ["UTC0", "a1_+-", "Etc/GMT+12", "Etc/GMT-14", "A/1", "A/B_/C-1", f"{'A' * 64}"], ids=len
 )
-def test_what_may_be_a_name_is_looked_for(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_be_a_name_is_searched_for(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def looked(name: str) -> ZoneInfo:

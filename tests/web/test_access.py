@@ -205,7 +205,7 @@ def test_the_address_comes_from_named_proxies_alone(app: Scheduler) -> None:
     assert gate.address("2001:db8:1:3::1", None) != gate.address("2001:db8:1:2::1", None)
 
 
-def test_ipv4_addresses_in_the_form_of_ipv6_are_told_apart(app: Scheduler) -> None:
+def test_ipv4_addresses_in_the_form_of_ipv6_are_distinguished(app: Scheduler) -> None:
     gate = Gate(app.tokens, read_settings(proxies=["10.0.0.0/8"]))
     assert gate.address("::ffff:192.0.2.1", None) == "192.0.2.1"
     assert gate.address("::ffff:10.1.2.3", "198.51.100.1") == "198.51.100.1"

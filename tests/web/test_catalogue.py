@@ -202,7 +202,7 @@ def test_a_refresh_finds_new_changed_and_deleted_schedules(activity: Activity) -
     assert catalogue.take_changes() == []
 
 
-def test_a_schedule_that_is_created_and_changed_between_two_looks_is_new(activity: Activity) -> None:
+def test_a_schedule_that_is_created_and_changed_between_two_polls_is_new(activity: Activity) -> None:
     catalogue = loaded(activity)
     activity.put("s")
     catalogue.refresh(activity.store)

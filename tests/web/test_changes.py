@@ -44,7 +44,7 @@ class Watched:
         self.seconds = 100.0
         self.watch = ChangeWatch(self.activity.store, Catalogue(), self.listeners, clock=lambda: self.seconds)
 
-    def look(self, after: str = "1s", **fields: Any) -> list[Change]:
+    def poll(self, after: str = "1s", **fields: Any) -> list[Change]:
         self.activity.clock.advance(after)
         self.seconds += 1
         return self.watch.step(**fields)
@@ -53,7 +53,7 @@ class Watched:
 @pytest.fixture
 def watched() -> Watched:
     watched = Watched()
-    watched.look()
+    watched.poll()
     return watched
 
 
@@ -61,63 +61,63 @@ def run(kind: Any, run_id: str, tenant: str = "default", schedule: str | None = 
     return Change("run", kind, tenant, run_id, schedule)
 
 
-def test_the_first_look_reports_changes_of_the_last_seconds_and_that_nodes_are_unknown() -> None:
-    """A client may have read its page before the first look."""
+def test_the_first_poll_reports_changes_of_the_last_seconds_and_that_nodes_are_unknown() -> None:
+    """A client may have read its page before the first poll."""
     watched = Watched()
     watched.activity.enqueue("old")
     watched.activity.clock.advance("10s")
     watched.activity.enqueue("new")
-    assert watched.look() == [run("queued", "new"), Change("node", "many"), Change("quarantine", "many")]
+    assert watched.poll() == [run("queued", "new"), Change("node", "many"), Change("quarantine", "many")]
 
 
 def test_a_run_is_reported_as_queued_started_and_ended(watched: Watched) -> None:
     watched.activity.enqueue("r", "acme", schedule="s")
-    assert watched.look() == [run("queued", "r", "acme", "s")]
-    assert watched.look() == []
+    assert watched.poll() == [run("queued", "r", "acme", "s")]
+    assert watched.poll() == []
     (claimed,) = watched.activity.claim()
-    assert watched.look() == [run("started", "r", "acme", "s")]
-    assert watched.look() == []
+    assert watched.poll() == [run("started", "r", "acme", "s")]
+    assert watched.poll() == []
     watched.activity.fail(claimed)
-    assert watched.look() == [run("failed", "r", "acme", "s")]
+    assert watched.poll() == [run("failed", "r", "acme", "s")]
     for _ in range(20):
-        assert watched.look() == []
+        assert watched.poll() == []
 
 
-def test_a_run_that_lives_between_two_looks_is_reported_once_as_ended(watched: Watched) -> None:
+def test_a_run_that_lives_between_two_polls_is_reported_once_as_ended(watched: Watched) -> None:
     watched.activity.enqueue("r")
     (claimed,) = watched.activity.claim()
     watched.activity.succeed(claimed)
-    assert watched.look() == [run("succeeded", "r")]
-    assert watched.look() == []
+    assert watched.poll() == [run("succeeded", "r")]
+    assert watched.poll() == []
 
 
 def test_a_run_that_ends_after_hours_is_reported(watched: Watched) -> None:
     watched.activity.enqueue("r")
     (claimed,) = watched.activity.claim()
-    watched.look()
+    watched.poll()
     for _ in range(3):
-        assert watched.look("1h") == []
+        assert watched.poll("1h") == []
     watched.activity.succeed(claimed)
-    assert watched.look() == [run("succeeded", "r")]
+    assert watched.poll() == [run("succeeded", "r")]
 
 
 def test_a_run_that_waited_for_hours_is_reported_when_it_starts(watched: Watched) -> None:
     watched.activity.enqueue("r")
-    watched.look()
-    watched.look("3h")
+    watched.poll()
+    watched.poll("3h")
     watched.activity.claim()
-    assert watched.look() == [run("started", "r")]
+    assert watched.poll() == [run("started", "r")]
 
 
 def test_a_retry_is_reported_as_queued_and_its_next_attempt_as_started(watched: Watched) -> None:
     watched.activity.enqueue("r", execution=Execution(retries=1))
     (claimed,) = watched.activity.claim()
-    watched.look()
+    watched.poll()
     watched.activity.fail(claimed)
-    assert watched.look() == [run("queued", "r")]
-    assert watched.look("1m") == []
+    assert watched.poll() == [run("queued", "r")]
+    assert watched.poll("1m") == []
     (claimed,) = watched.activity.claim()
-    assert watched.look() == [run("started", "r")]
+    assert watched.poll() == [run("started", "r")]
 
 
 def test_a_retry_by_hand_is_reported_before_a_worker_takes_the_run(watched: Watched) -> None:
@@ -126,102 +126,102 @@ def test_a_retry_by_hand_is_reported_before_a_worker_takes_the_run(watched: Watc
     watched.activity.enqueue("other", "acme")
     for claimed in watched.activity.claim(limit=2):
         watched.activity.fail(claimed)
-    watched.look()
-    watched.look("1h")
-    watched.look("1m")
+    watched.poll()
+    watched.poll("1h")
+    watched.poll("1m")
     watched.activity.retry("r")
     # Its schedule bounds its active runs, so another run was added for it.
     watched.activity.note_audit("other", "retry")
-    assert watched.look() == [run("queued", "r", "acme")]
-    assert watched.look() == []
+    assert watched.poll() == [run("queued", "r", "acme")]
+    assert watched.poll() == []
 
 
-def test_a_run_that_was_claimed_again_between_two_looks_is_reported_as_started(watched: Watched) -> None:
+def test_a_run_that_was_claimed_again_between_two_polls_is_reported_as_started(watched: Watched) -> None:
     watched.activity.enqueue("r")
     (claimed,) = watched.activity.claim()
-    watched.look()
+    watched.poll()
     watched.activity.store.settle_runs([attempts.released(claimed, watched.activity.clock.now, "t")])
     watched.activity.claim()
-    assert watched.look() == [run("started", "r")]
+    assert watched.poll() == [run("started", "r")]
 
 
 def test_a_cancel_request_and_the_cancelled_run_are_reported(watched: Watched) -> None:
     watched.activity.enqueue("running")
     watched.activity.claim()
     watched.activity.enqueue("waiting")
-    watched.look()
+    watched.poll()
     watched.activity.cancel("running")
     watched.activity.cancel("waiting")
-    assert set(watched.look()) == {run("updated", "running"), run("cancelled", "waiting")}
-    assert watched.look() == []
+    assert set(watched.poll()) == {run("updated", "running"), run("cancelled", "waiting")}
+    assert watched.poll() == []
 
 
 def test_a_run_that_commits_seconds_late_is_reported_once(watched: Watched) -> None:
-    watched.look("10s")
+    watched.poll("10s")
     watched.activity.enqueue("r", created_at=watched.activity.clock.now - 4_000)
-    assert watched.look() == [run("queued", "r")]
-    assert watched.look() == []
+    assert watched.poll() == [run("queued", "r")]
+    assert watched.poll() == []
 
 
 def test_a_run_that_commits_minutes_late_is_reported_when_it_ends(watched: Watched) -> None:
     """A user's transaction stayed open after it had enqueued the run."""
-    watched.look("10m")
+    watched.poll("10m")
     watched.activity.enqueue("r", created_at=watched.activity.clock.now - 300_000)
-    assert watched.look() == []
+    assert watched.poll() == []
     (claimed,) = watched.activity.claim()
     watched.activity.succeed(claimed)
-    assert watched.look() == [run("succeeded", "r")]
+    assert watched.poll() == [run("succeeded", "r")]
 
 
 def test_a_start_that_commits_late_is_reported(watched: Watched) -> None:
     watched.activity.enqueue("r")
-    watched.look("1m")
-    watched.look("1m")
+    watched.poll("1m")
+    watched.poll("1m")
     (claimed,) = watched.activity.claim()
     late = replace(claimed, started_at=watched.activity.clock.now - 30_000)
     watched.activity.store._store(late)
-    assert watched.look() == [run("started", "r")]
+    assert watched.poll() == [run("started", "r")]
 
 
 def test_an_end_that_commits_minutes_late_is_reported_if_the_run_was_seen_running(watched: Watched) -> None:
     watched.activity.enqueue("r")
     (claimed,) = watched.activity.claim()
-    watched.look()
+    watched.poll()
     end = watched.activity.clock.now
-    watched.look("10m")
+    watched.poll("10m")
     watched.activity.succeed(claimed, at=end)
-    assert watched.look() == [run("succeeded", "r")]
-    assert watched.look() == []
+    assert watched.poll() == [run("succeeded", "r")]
+    assert watched.poll() == []
 
 
 def test_ends_that_workers_record_after_an_outage_are_reported(watched: Watched) -> None:
     watched.activity.enqueue("short")
-    watched.look()
+    watched.poll()
     (claimed,) = watched.activity.claim()
     end = watched.activity.clock.now
     watched.activity.store.unavailable.add("find_runs")
-    assert watched.look() == [Change("store", "unavailable")]
-    assert watched.look("1m") == []
+    assert watched.poll() == [Change("store", "unavailable")]
+    assert watched.poll("1m") == []
     watched.activity.store.unavailable.clear()
-    assert watched.look("1m") == [run("started", "short"), Change("store", "back")]
+    assert watched.poll("1m") == [run("started", "short"), Change("store", "back")]
     # The worker could not reach the store, either. The watch does not know the run by this time.
     watched.watch._runs._running = frozenset()  # type: ignore[union-attr]
     watched.activity.succeed(claimed, at=end)
-    assert watched.look() == [run("succeeded", "short")]
-    assert watched.look("20s") == []
+    assert watched.poll() == [run("succeeded", "short")]
+    assert watched.poll("20s") == []
 
 
-def test_more_runs_than_a_look_reads_are_reported_as_many(watched: Watched) -> None:
+def test_more_runs_than_a_poll_reads_are_reported_as_many(watched: Watched) -> None:
     for number in range(501):
         watched.activity.enqueue(f"r{number}")
-    assert watched.look() == [MANY]
-    assert watched.look("10s") == []
+    assert watched.poll() == [MANY]
+    assert watched.poll("10s") == []
     claimed = watched.activity.claim(limit=501)
-    assert MANY in watched.look()
+    assert MANY in watched.poll()
     for each in claimed:
         watched.activity.succeed(each)
-    assert MANY in watched.look()
-    assert [change for change in watched.look("10s") if change.subject == "run"] == []
+    assert MANY in watched.poll()
+    assert [change for change in watched.poll("10s") if change.subject == "run"] == []
 
 
 def test_500_runs_in_each_of_many_seconds_are_all_named(watched: Watched) -> None:
@@ -231,7 +231,7 @@ def test_500_runs_in_each_of_many_seconds_are_all_named(watched: Watched) -> Non
             watched.activity.enqueue(f"r{second}-{number}")
         for each in watched.activity.claim(limit=499):
             watched.activity.succeed(each)
-        found = [change for change in watched.look() if change.subject == "run"]
+        found = [change for change in watched.poll() if change.subject == "run"]
         assert {change.id for change in found} == {f"r{second}-{number}" for number in range(499)}
         assert {change.kind for change in found} == {"succeeded"}
 
@@ -240,21 +240,21 @@ def test_more_than_500_running_runs_do_not_repeat_their_starts(watched: Watched)
     for number in range(600):
         watched.activity.enqueue(f"r{number:03}")
     claimed = watched.activity.claim(limit=600)
-    watched.look()
-    assert watched.look("20s") == [MANY] or watched.look("20s") == []
+    watched.poll()
+    assert watched.poll("20s") == [MANY] or watched.poll("20s") == []
     found = []
     for each in claimed[:300]:
         watched.activity.succeed(each)
-        found += [change for change in watched.look("20s") if change.kind == "started"]
+        found += [change for change in watched.poll("20s") if change.kind == "started"]
     assert found == []
 
 
-def test_a_look_at_a_store_at_rest_reads_few_runs(watched: Watched) -> None:
+def test_a_poll_at_a_store_at_rest_reads_few_runs(watched: Watched) -> None:
     for number in range(300):
         watched.activity.enqueue(f"r{number}")
-    watched.look("1h")
+    watched.poll("1h")
     watched.activity.store.queries.clear()
-    watched.look()
+    watched.poll()
     limits = [q.limit for q in watched.activity.store.queries if isinstance(q, RunQuery) and q.states is None]
     assert limits == [20, 500]
     assert [q.finished_since for q in watched.activity.store.queries if isinstance(q, RunQuery)][
@@ -264,47 +264,47 @@ def test_a_look_at_a_store_at_rest_reads_few_runs(watched: Watched) -> None:
 
 def test_schedules_are_reported_as_created_updated_and_deleted(watched: Watched) -> None:
     watched.activity.put("s", "acme")
-    assert watched.look() == [Change("schedule", "created", "acme", "s")]
+    assert watched.poll() == [Change("schedule", "created", "acme", "s")]
     watched.activity.put("s", "acme", task="other")
-    assert watched.look() == [Change("schedule", "updated", "acme", "s")]
+    assert watched.poll() == [Change("schedule", "updated", "acme", "s")]
     watched.activity.delete("s", "acme")
-    assert watched.look() == [Change("schedule", "deleted", "acme", "s")]
-    assert watched.look() == []
+    assert watched.poll() == [Change("schedule", "deleted", "acme", "s")]
+    assert watched.poll() == []
 
 
 def test_many_changed_schedules_are_not_named(watched: Watched) -> None:
     for number in range(501):
         watched.activity.put(f"s{number}")
-    assert watched.look() == [Change("schedule", "many")]
+    assert watched.poll() == [Change("schedule", "many")]
 
 
 def test_nodes_that_join_and_leave_are_reported_within_seconds(watched: Watched) -> None:
     store = watched.activity.store
     now = watched.activity.clock.now
     store.put_record(Record(kind="node", key="n1", body="{}", expires=now + 65_000))
-    assert watched.look("5s") == [Change("node", "joined", None, "n1")]
+    assert watched.poll("5s") == [Change("node", "joined", None, "n1")]
     store.put_record(Record(kind="node", key="n1", body="{}", version=2, expires=now + 65_000), 1)
-    assert watched.look("5s") == []
-    assert watched.look("2m") == [Change("node", "left", None, "n1")]
+    assert watched.poll("5s") == []
+    assert watched.poll("2m") == [Change("node", "left", None, "n1")]
 
 
 def test_quarantine_notes_are_reported(watched: Watched) -> None:
     store = watched.activity.store
     note = Record(kind="quarantine", tenant="acme", key="s", body="{}")
     store.put_record(note)
-    assert watched.look("5s") == [Change("quarantine", "added", "acme", "s")]
+    assert watched.poll("5s") == [Change("quarantine", "added", "acme", "s")]
     store.delete_record("quarantine", "acme", "s", 1)
-    assert watched.look("5s") == [Change("quarantine", "removed", "acme", "s")]
+    assert watched.poll("5s") == [Change("quarantine", "removed", "acme", "s")]
 
 
 def test_an_unavailable_store_is_reported_once_and_nothing_is_missed(watched: Watched) -> None:
     watched.activity.store.unavailable.add("now")
-    assert watched.look() == [Change("store", "unavailable")]
+    assert watched.poll() == [Change("store", "unavailable")]
     watched.activity.enqueue("r")
     watched.activity.put("s")
-    assert watched.look("1m") == []
+    assert watched.poll("1m") == []
     watched.activity.store.unavailable.clear()
-    assert set(watched.look("1m")) == {
+    assert set(watched.poll("1m")) == {
         Change("store", "back"),
         run("queued", "r"),
         Change("schedule", "created", "default", "s"),
@@ -315,7 +315,7 @@ def test_changes_that_were_found_before_the_store_failed_are_published(watched: 
     watched.activity.put("s")
     watched.activity.enqueue("r")
     watched.activity.store.unavailable.add("find_records of node")
-    found = watched.look("5s")
+    found = watched.poll("5s")
     assert found == [
         Change("schedule", "created", "default", "s"),
         run("queued", "r"),
@@ -323,46 +323,46 @@ def test_changes_that_were_found_before_the_store_failed_are_published(watched: 
     ]
     assert watched.listeners.published[-1][1] == found
     watched.activity.store.unavailable.clear()
-    assert watched.look() == [Change("store", "back")]
+    assert watched.poll() == [Change("store", "back")]
 
 
-def test_each_look_publishes_the_instant_of_the_store_even_without_changes(watched: Watched) -> None:
-    watched.look()
-    watched.look()
+def test_each_poll_publishes_the_instant_of_the_store_even_without_changes(watched: Watched) -> None:
+    watched.poll()
+    watched.poll()
     now = watched.activity.clock.now
     assert [instant for instant, _ in watched.listeners.published[-2:]] == [now - 1_000, now]
 
 
 def test_without_listeners_the_watch_only_refreshes_the_catalogue(watched: Watched) -> None:
     watched.listeners.is_watched = False
-    watched.look()
+    watched.poll()
     watched.activity.store.queries.clear()
     for _ in range(3):
-        assert watched.look() == []
+        assert watched.poll() == []
     assert watched.activity.store.queries == []
     assert watched.listeners.forgotten == 1
     watched.activity.enqueue("r")
     watched.activity.put("s")
-    assert watched.look() == [Change("schedule", "created", "default", "s")]
+    assert watched.poll() == [Change("schedule", "created", "default", "s")]
     about_runs = [query for query in watched.activity.store.queries if isinstance(query, RunQuery)]
     assert [query.states for query in about_runs] == [("failed",)]
 
 
 def test_a_hint_refreshes_the_catalogue_at_once(watched: Watched) -> None:
     watched.listeners.is_watched = False
-    watched.look()
+    watched.poll()
     watched.activity.put("s")
-    assert watched.look(is_hinted=True) == [Change("schedule", "created", "default", "s")]
+    assert watched.poll(is_hinted=True) == [Change("schedule", "created", "default", "s")]
 
 
 def test_listeners_that_come_back_get_the_changes_of_the_last_seconds(watched: Watched) -> None:
     watched.listeners.is_watched = False
-    watched.look()
+    watched.poll()
     watched.activity.enqueue("missed")
-    watched.look("10m")
+    watched.poll("10m")
     watched.activity.enqueue("r")
     watched.listeners.is_watched = True
-    assert watched.look() == [run("queued", "r"), Change("node", "many"), Change("quarantine", "many")]
+    assert watched.poll() == [run("queued", "r"), Change("node", "many"), Change("quarantine", "many")]
 
 
 def test_the_thread_publishes_goes_on_after_an_error_and_stops(caplog: pytest.LogCaptureFixture) -> None:
@@ -383,7 +383,7 @@ def test_the_thread_publishes_goes_on_after_an_error_and_stops(caplog: pytest.Lo
     assert refreshed.wait(60)
     watch.stop()
     assert not watch._thread.is_alive()
-    assert "a look for changes failed, retrying" in caplog.text
+    assert "a poll for changes failed, retrying" in caplog.text
     assert catalogue.is_loaded
 
 
@@ -422,7 +422,7 @@ def test_a_slow_refresh_of_the_catalogue_makes_the_next_one_wait(watched: Watche
 
     catalogue.refresh = slow  # type: ignore[method-assign]
     for _ in range(12):
-        watched.look()
+        watched.poll()
     assert [after - before for before, after in pairwise(refreshed)] == [5.25, 5.25]
 
 
@@ -436,12 +436,12 @@ def test_the_first_reading_of_all_schedules_does_not_make_the_next_refresh_wait(
         watched.seconds += 10
 
     catalogue.refresh = slow  # type: ignore[method-assign]
-    watched.look()
+    watched.poll()
     watched.activity.put("s")
-    assert Change("schedule", "created", "default", "s") in watched.look()
+    assert Change("schedule", "created", "default", "s") in watched.poll()
 
 
 def test_changes_that_a_refresh_for_a_request_found_are_reported(watched: Watched) -> None:
     watched.activity.put("s")
     watched.watch._catalogue.refresh(watched.activity.store)
-    assert watched.look() == [Change("schedule", "created", "default", "s")]
+    assert watched.poll() == [Change("schedule", "created", "default", "s")]

@@ -147,8 +147,8 @@ async def test_two_tenants_never_see_each_others_changes(scene: Scene) -> None:
 
 
 @in_loop
-async def test_ids_do_not_tell_a_tenant_that_another_one_is_active(scene: Scene) -> None:
-    """The number grows with each look, whether or not there are changes."""
+async def test_ids_do_not_reveal_to_a_tenant_that_another_one_is_active(scene: Scene) -> None:
+    """The number grows with each poll, whether or not there are changes."""
     client = await scene.connect("acme")
     numbers = []
     for change in ((), (run("x", "other"),), (), (run("y", "other"),)):

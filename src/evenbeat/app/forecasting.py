@@ -38,7 +38,7 @@ _Key: TypeAlias = tuple[str, str]
 
 _MINUTE, _HOUR = 60_000, 3_600_000
 _PAGE = 500
-# How many of the busiest minutes are looked at. Minutes with the same schedules are one peak.
+# How many of the busiest minutes are examined. Minutes with the same schedules are one peak.
 _BUSIEST = 60
 _QUIET_MINUTES, _QUIET_WINDOWS = 15, 5
 

@@ -78,7 +78,7 @@ def try_acquire(
 
 def extend(store: Store, name: str, ttl: Duration, token: str, tenant: str = "default") -> bool:
     """Hold the lock for ``ttl`` from now on; return False if the token does not hold it any more."""
-    # A write that is refused has lost to another one of the same token, or the lock expired: look again.
+    # A write that is refused has lost to another one of the same token, or the lock expired: read again.
     while (present := store.get_record(_KIND, tenant, name)) is not None:
         held = _read(present)
         if held.token != token:

@@ -38,8 +38,8 @@ STATES: tuple[AskedState, ...] = (*get_args(RunState), "retrying")
 _PAGE = 500
 # The store refuses a retry while the run's schedule changes: so many refusals in a row mean a fault.
 _TRIES = 50
-# Seconds between two looks at a run that is joined: short at first, since most runs are, then doubled.
-_LOOK, _LONGEST_LOOK = 0.02, 1.0
+# Seconds between two reads of a run that is joined: short at first, since most runs are, then doubled.
+_POLL, _LONGEST_POLL = 0.02, 1.0
 
 
 class RunFilter(TypedDict, total=False):
@@ -381,10 +381,10 @@ def _brief(query: RunQuery) -> RunQuery:
 
 
 def _pauses(timeout: Duration | None, store: Store) -> Iterator[float]:
-    """Yield how long to wait before each further look, until the timeout has passed."""
+    """Yield how long to wait before each further read, until the timeout has passed."""
     clock = clock_of(store, time.monotonic)
     deadline = None if timeout is None else clock() + read_duration(timeout, "timeout") / 1000
-    seconds = _LOOK
+    seconds = _POLL
     while deadline is None or (left := deadline - clock()) > 0:
         yield seconds if deadline is None else min(seconds, left)
-        seconds = min(seconds * 2, _LONGEST_LOOK)
+        seconds = min(seconds * 2, _LONGEST_POLL)

@@ -84,7 +84,7 @@ class ScheduleSearch:
             self._query = replace(self._query, states=states)
 
     def matches(self, row: ScheduleRecord) -> bool:
-        """Return whether the row still matches. The state of a damaged row can't be told."""
+        """Return whether the row still matches. The state of a damaged row is unknown."""
         return bool(self._matching([row])) and (bool(row.damage) or row.state in self._query.states)
 
     def pages(self, limit: int | None = None) -> Iterator[list[ScheduleRecord]]:

@@ -295,7 +295,7 @@ class Schedules:
         return replace(_written(attempt.view), warnings=warnings)
 
     def reset(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> Schedule:
-        """Undo edits by hand: the schedule becomes what ``declare``, or the code, last said."""
+        """Undo edits by hand: the schedule becomes what ``declare``, or the code, last defined."""
         for attempt in self._tries(name, "reset", tenant, if_revision):
             row = attempt.existing()
             if attempt.write(changes.reset(row, attempt.now, self._rows.active(row))):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Milliseconds. A greater lateness is coloured.
 _LATE = 1_000
 _MOST_NEXT = 4
-_LOOK_EVERY = 5.0
+_READ_EVERY = 5.0
 
 
 class LiveOutput:
@@ -42,7 +42,7 @@ class LiveOutput:
         self._guard = threading.Lock()
         self._started: dict[str, tuple[Instant, float, str]] = {}
         self._next: dict[str, Instant] = {}
-        self._looked = 0.0
+        self._read_at = 0.0
         self._counts = dict.fromkeys(("succeeded", "failed", "retrying", "skipped"), 0)
         self._live: Live | None = None
         self._stopping = False
@@ -75,7 +75,7 @@ class LiveOutput:
         root.setLevel(logging.INFO)
         root.addHandler(_LogLines(self))
 
-    def say(self, text: str, style: str = "dim") -> None:
+    def write(self, text: str, style: str = "dim") -> None:
         from rich.text import Text
 
         self.console.print(Text(text, style=style), soft_wrap=not self.console.is_terminal)
@@ -155,7 +155,7 @@ class LiveOutput:
         from rich.console import Group
         from rich.text import Text
 
-        self._look()
+        self._read_next_ticks()
         now = int(time.time() * 1000)
         with self._guard:
             running = [
@@ -180,11 +180,11 @@ class LiveOutput:
             row.no_wrap = True
         return Group(rule, *rows)
 
-    def _look(self) -> None:
+    def _read_next_ticks(self) -> None:
         """Read the next ticks from the store, also of schedules that have not fired since the start."""
-        if time.monotonic() - self._looked < _LOOK_EVERY or not self._app.is_running:
+        if time.monotonic() - self._read_at < _READ_EVERY or not self._app.is_running:
             return
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
         try:
             found = self._app.schedules.list(all_tenants=True, limit=1_000)
         except StoreUnavailable:
@@ -209,7 +209,7 @@ class _LogLines(logging.Handler):
             at = datetime.fromtimestamp(record.created)
             loud = record.levelno >= logging.WARNING
             words = f"{at:%H:%M:%S}   {record.levelname.lower()} {record.name}: {self.format(record)}"
-            self._live.say(words, "yellow" if loud else "dim")
+            self._live.write(words, "yellow" if loud else "dim")
         except Exception:
             self.handleError(record)
 

@@ -13,7 +13,7 @@ _log = logging.getLogger("evenbeat.documents")
 def warn(name: str, remedy: str) -> None:
     """Warn that many documents have no index, and show how to create one."""
     _log.warning(
-        "there is no index on sleep_until, so each look reads all documents; create one: %s",
+        "there is no index on sleep_until, so each search reads all documents; create one: %s",
         remedy,
         extra={"component": "documents", "documents": name},
     )

@@ -63,12 +63,17 @@ class DocumentWorker:
         self.held = HeldDocuments(documents.name)
         self.renewer = LockRenewer(documents, self.held, limits.lock_duration, callbacks.report)
         self.results = ResultWriter(
-            documents, self.held, policy, report=callbacks.report, written=self._look_for, released=self._rest
+            documents,
+            self.held,
+            policy,
+            report=callbacks.report,
+            written=self._poll_when_due,
+            released=self._rest,
         )
         self._resting: deque[Instant] = deque()
         """When each slot that rests is free again, in order."""
-        self._look_at: Instant | None = None
-        """When to look for due documents again; None for at once."""
+        self._poll_at: Instant | None = None
+        """When to poll for due documents again; None for at once."""
         self._hinted = threading.Event()
         self._draining = False
         self.is_idle = False
@@ -146,8 +151,8 @@ class DocumentWorker:
 
     def _limit_waits(self, now: Instant) -> None:
         """Bring waits forward if the clock was set back: none lasts longer than it was meant to."""
-        if self._look_at is not None:
-            self._look_at = min(self._look_at, now + (self._limits.idle_delay or LONGEST_SLEEP))
+        if self._poll_at is not None:
+            self._poll_at = min(self._poll_at, now + (self._limits.idle_delay or LONGEST_SLEEP))
         self.held.limit_retries(now)
         for place, free_at in enumerate(self._resting):
             self._resting[place] = min(free_at, now + self._limits.next_delay)
@@ -157,7 +162,7 @@ class DocumentWorker:
         if not self._draining:
             times.extend(self._resting)
             if len(self.held) + len(self._resting) < self._limits.concurrency:
-                times.append(now if self._look_at is None else self._look_at)
+                times.append(now if self._poll_at is None else self._poll_at)
         return min((time for time in times if time is not None), default=None)
 
     # Locking
@@ -169,22 +174,22 @@ class DocumentWorker:
             self._resting.popleft()
         free = self._limits.concurrency - len(self.held) - len(self._resting)
         if self._hinted.is_set():
-            self._look_at = None
-        if free <= 0 or (self._look_at is not None and now < self._look_at):
+            self._poll_at = None
+        if free <= 0 or (self._poll_at is not None and now < self._poll_at):
             return
-        # Before it looks: a hint that comes meanwhile asks for another look.
+        # Before the poll: a hint that comes meanwhile causes another poll.
         self._hinted.clear()
         taken = self._documents.lock_next(first_lock(self._limits.lock_duration), free)
         for found in self._still_locked(taken.found):
             if not self._is_held(found):
                 self._receive(found)
         if len(taken.found) == free:
-            self._look_at = None
+            self._poll_at = None
         elif self._limits.idle_delay:
-            self._look_at = now + self._limits.idle_delay
+            self._poll_at = now + self._limits.idle_delay
         else:
             latest = now + LONGEST_SLEEP
-            self._look_at = latest if taken.next_due is None else min(taken.next_due, latest)
+            self._poll_at = latest if taken.next_due is None else min(taken.next_due, latest)
 
     def _still_locked(self, found: Sequence[Found]) -> Sequence[Found]:
         """Leave out documents whose lock ended before the answer came: others may have them by now."""
@@ -235,19 +240,19 @@ class DocumentWorker:
 
     def _check_idle(self, now: Instant) -> None:
         """Call ``on_idle`` when the worker turns idle: it holds no document and knows of none that is due."""
-        if self._draining or self.held or self.is_idle or self._look_at is None:
+        if self._draining or self.held or self.is_idle or self._poll_at is None:
             return
-        if now < self._look_at:
+        if now < self._poll_at:
             self.is_idle = True
             self._callbacks.idle()
 
     # Called by the writer of results
 
-    def _look_for(self, changes: Sequence[Change]) -> None:
-        """Look again when the first of these is due."""
-        if self._look_at is not None and not self._limits.idle_delay:
+    def _poll_when_due(self, changes: Sequence[Change]) -> None:
+        """Poll again when the first of these is due."""
+        if self._poll_at is not None and not self._limits.idle_delay:
             times = [change.sleep_until for change in changes if change.sleep_until is not None]
-            self._look_at = min([self._look_at, *times])
+            self._poll_at = min([self._poll_at, *times])
 
     def _rest(self, now: Instant) -> None:
         """Let the slot of a document that was given up rest."""

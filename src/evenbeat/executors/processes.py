@@ -147,19 +147,21 @@ class Child:
         began = False
         while (message := channel.receive()) is not None:
             if message.of != key:
-                _hear_late(message, channel)
+                _receive_late(message, channel)
             elif isinstance(message, Said):
                 return Outcome(message.kind, message.result, message.error)
             elif isinstance(message, Began):
                 began = True
             else:
-                self._hear(attempt, message, channel)
+                self._receive(attempt, message, channel)
         code = self._reap()
         if self._killed:
             return Outcome("stopped", error=attempt.control.cancel_reason)
         return Outcome("died", error=f"the process died with {describe_exit(code)}") if began else None
 
-    def _hear(self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]) -> None:
+    def _receive(
+        self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]
+    ) -> None:
         if isinstance(message, IsMine):
             channel.send(Mine(message.question, attempt.control.holds_lease()))
         elif isinstance(message, Line):
@@ -261,7 +263,7 @@ def place_of(task: Task[..., Any]) -> Place:
     return Place(name, file=str(Path(file).resolve()))
 
 
-def _hear_late(message: FromChild, channel: Channel[FromChild]) -> None:
+def _receive_late(message: FromChild, channel: Channel[FromChild]) -> None:
     """Handle a message from a thread that an earlier attempt has left running."""
     if isinstance(message, IsMine):
         channel.send(Mine(message.question, held=False))

@@ -56,7 +56,7 @@ _MESSAGES: dict[EventKind, str] = {
     "lost": "a run was lost to another worker",
 }
 # By the reason of a cancel request: the end of an attempt that obeyed it. "lost" may be a mistake, since a
-# store that does not answer can't tell whose the run is. If another worker has it, the store refuses the
+# store that does not answer can't report whose the run is. If another worker has it, the store refuses the
 # transition.
 _STOPPED = {"cancelled": "cancelled", "stopping": "released", "lost": "released", "timeout": "timeout"}
 

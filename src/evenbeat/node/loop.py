@@ -111,7 +111,7 @@ class Loop:
         if isinstance(error, StoreUnavailable):
             _log.log(level, "the store is unavailable, retrying: %s", error, extra=fields)
             # Uses this machine's clock: the store's clock is not available.
-            self._events.tell("store_unavailable", wall_clock(), error=str(error), exception=error)
+            self._events.publish("store_unavailable", wall_clock(), error=str(error), exception=error)
         else:
             _log.log(level, "a step failed, retrying", exc_info=error, extra=fields)
         return wait
@@ -120,4 +120,4 @@ class Loop:
         _log.info("a loop works again", extra={"component": self.name, "failures": self._failures})
         self._failures = 0
         self._failing = None
-        self._events.tell("store_back", wall_clock())
+        self._events.publish("store_back", wall_clock())

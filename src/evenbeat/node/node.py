@@ -369,4 +369,4 @@ class Node:
 
     def _notify(self, kind: EventKind) -> None:
         if self._events:
-            self._try(lambda: self._events.tell(kind, self._now()))
+            self._try(lambda: self._events.publish(kind, self._now()))

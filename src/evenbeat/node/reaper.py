@@ -97,6 +97,6 @@ class Reaper:
                 "the worker of a run was lost",
                 extra={**run_fields(run), "component": "reaper", "worker": run.worker},
             )
-            self._events.tell("crashed", now, run=run, error=f"worker {run.worker} was lost")
+            self._events.publish("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
         return now if len(lost) == REAP_BATCH and any(answers) else again

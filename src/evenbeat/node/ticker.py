@@ -87,7 +87,7 @@ class Ticker:
                 "a schedule can't be read; it does not fire until it is written again",
                 extra={"component": "ticker", "schedule_id": name, "tenant": tenant},
             )
-            self._events.tell("quarantined", now, key=(tenant, name))
+            self._events.publish("quarantined", now, key=(tenant, name))
         cancels = [run for planned in done.planned for run in planned.cancels]
         if cancels and self._end_waiting(cancels, now):
             return now  # the schedules of these runs have woken up
@@ -190,11 +190,11 @@ class Ticker:
             for run in planned.runs:
                 if is_logged:
                     _log.info("fired", extra={**run_fields(run), "component": "ticker", "next_run": upcoming})
-                self._events.tell("fired", now, run=run, schedule=schedule)
+                self._events.publish("fired", now, run=run, schedule=schedule)
             for skipped in planned.skipped:
                 fields = {"schedule_id": schedule.name, "tenant": schedule.tenant, "reason": skipped.reason}
                 if is_logged:
                     _log.info("skipped", extra={**fields, "component": "ticker", "count": skipped.count})
-                self._events.tell(
+                self._events.publish(
                     "skipped", now, schedule=schedule, reason=skipped.reason, count=skipped.count
                 )

@@ -165,7 +165,7 @@ class Worker:
         """Emit "idle" once each time that the worker runs out of work."""
         busy = bool(self.held) or (due is not None and due <= now)
         if self._busy and not busy and self._events:
-            self._events.tell("idle", now)
+            self._events.publish("idle", now)
         self._busy = busy
 
     # -- claiming ------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ class Worker:
         if not self._events:
             return
         text = None if end is None else end.transition.result
-        self._events.tell(
+        self._events.publish(
             kind,
             now,
             run=attempt.run,

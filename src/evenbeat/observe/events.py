@@ -70,7 +70,7 @@ _log = logging.getLogger("evenbeat.events")
 
 
 class Events:
-    """The listeners of a scheduler. Without any, ``tell`` costs a truth test.
+    """The listeners of a scheduler. Without any, ``publish`` costs a truth test.
 
     A listener that raises is logged, and the others are called.
     """
@@ -86,7 +86,7 @@ class Events:
     def __bool__(self) -> bool:
         return bool(self._listeners)
 
-    def tell(
+    def publish(
         self,
         kind: EventKind,
         at: Instant,

@@ -92,8 +92,8 @@ def _findings(status: ProcessStatus, now: float) -> _Findings:
             found.problems.append(f"{whose}{node.broken}")
         elif not node.up:
             found.absent.append(f"{whose}it is starting")
-        elif node.heard is not None and _is_silent(node, now):
-            length = _for(now - node.heard)
+        elif node.last_message is not None and _is_silent(node, now):
+            length = _for(now - node.last_message)
             if node.executing:
                 found.absent.append(f"{whose}a job has kept the interpreter to itself for {length}")
             else:
@@ -105,7 +105,7 @@ def _findings(status: ProcessStatus, now: float) -> _Findings:
 
 
 def _is_silent(node: NodeStatus, now: float) -> bool:
-    return node.heard is not None and now - node.heard > SILENT
+    return node.last_message is not None and now - node.last_message > SILENT
 
 
 def _late(loops: tuple[LoopStatus, ...], now: float, whose: str) -> Iterator[str]:

@@ -85,8 +85,8 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         _add_run(record)
         moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        said = " ".join(f"{name}={value}" for name, value in _fields(record).items() if value is not None)
-        text = f"{moment} {record.levelname:<7} {record.getMessage()} {said}".rstrip()
+        fields = " ".join(f"{name}={value}" for name, value in _fields(record).items() if value is not None)
+        text = f"{moment} {record.levelname:<7} {record.getMessage()} {fields}".rstrip()
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 

@@ -53,7 +53,7 @@ class NodeStatus(NamedTuple):
     broken: str | None = None
     """Why it can't go on in this process."""
     up: bool = True
-    heard: float | None = None
+    last_message: float | None = None
     """When its supervisor last received a heartbeat; None without a supervisor."""
     executing: bool = False
     """Whether a job runs, which may block the interpreter and so the heartbeat."""
@@ -78,20 +78,20 @@ class ProcessStatus(NamedTuple):
 class Pauses:
     """Detects that this process was paused as a whole: frozen, suspended, or blocked by one of its threads.
 
-    A loop that could not run is not late. ``longest`` is the longest gap between two calls of ``look`` in a
+    A loop that could not run is not late. ``longest`` is the longest gap between two calls of ``check`` in a
     process that runs.
     """
 
     def __init__(self, longest: float = 3 * EVERY) -> None:
         self._longest = longest
-        self._looked = float("inf")
+        self._checked = float("inf")
         self._resumed = float("-inf")
 
-    def look(self, now: float) -> float:
+    def check(self, now: float) -> float:
         """Return when the process last resumed; minus infinity if it was never paused."""
-        if now - self._looked > self._longest:
+        if now - self._checked > self._longest:
             self._resumed = now
-        self._looked = now
+        self._checked = now
         return self._resumed
 
 
@@ -169,7 +169,7 @@ class StatusWriter:
     def status(self) -> ProcessStatus:
         """Return the status as it is now."""
         now = time.monotonic()
-        resumed = self._pauses.look(now)
+        resumed = self._pauses.check(now)
         loops, nodes = self._collect()
         return ProcessStatus(
             kind=self._kind,

@@ -29,11 +29,11 @@ class ServerClock:
         """Asks the server for its time, and does nothing else."""
         self._steady = steady
         self._ahead: float | None = None
-        self._heard = 0.0
+        self._received_at = 0.0
 
     def now(self) -> Instant:
         ahead = self._ahead
-        if ahead is None or self._steady() - self._heard > _LONGEST:
+        if ahead is None or self._steady() - self._received_at > _LONGEST:
             sent = self.mark()
             ahead = self.update(self._ask(), sent)
         return int(self._steady() + ahead)
@@ -44,8 +44,8 @@ class ServerClock:
 
     def update(self, instant: Instant, sent: float) -> float:
         """Note that a reply to the request sent at ``sent`` has arrived, and contains the server's time."""
-        self._heard = self._steady()
-        least, most = instant - self._heard, instant + 1 - sent
+        self._received_at = self._steady()
+        least, most = instant - self._received_at, instant + 1 - sent
         before = self._ahead
         self._ahead = ahead = least if before is None else min(max(before, least), most)
         return ahead

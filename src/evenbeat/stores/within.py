@@ -19,18 +19,18 @@ Library: TypeAlias = Literal["psycopg", "sqlalchemy", "django", "sqlite3", "aios
 
 
 class Statement(NamedTuple):
-    """One statement of a conversation."""
+    """One statement of ``Steps``."""
 
     text: str
     """Contains ``{}`` where the value belongs, if there is one."""
     value: str | None = None
 
 
-Conversation: TypeAlias = Generator[Statement, Rows, T]
+Steps: TypeAlias = Generator[Statement, Rows, T]
 """A generator that yields statements, is sent their rows, and returns an answer. It does no I/O itself, so it
 serves every library, synchronous or not."""
-Say: TypeAlias = Callable[[str], Conversation[T]]
-"""Starts a conversation; the argument is the dialect of the connection: ``postgresql``, ``sqlite``, …"""
+StepsFor: TypeAlias = Callable[[str], Steps[T]]
+"""Returns the steps; the argument is the dialect of the connection: ``postgresql``, ``sqlite``, …"""
 
 _PLACES = {"qmark": "?", "format": "%s", "pyformat": "%s", "numeric_dollar": "$1"}
 """The placeholder of the first value, by DB-API's name for the style."""
@@ -41,16 +41,16 @@ class _Kind(NamedTuple):
 
     library: Library
     is_async: bool
-    converse: Callable[[Any, Say[Any]], Any]
+    execute: Callable[[Any, StepsFor[Any]], Any]
 
 
-def converse_within(connection: object, say: Say[T]) -> T:
-    """Execute a conversation over the caller's connection, which must be in a transaction."""
+def execute_within(connection: object, steps_for: StepsFor[T]) -> T:
+    """Execute steps over the caller's connection, which must be in a transaction."""
     kind = _kind(connection)
     loop = on_the_callers_loop()
     if loop is not None:
         # The calling thread uses the connection: sqlite3 and event loops allow no other.
-        answered: T = loop(lambda: kind.converse(connection, say))
+        answered: T = loop(lambda: kind.execute(connection, steps_for))
         return answered
     if kind.is_async:
         raise InvalidValue(
@@ -59,7 +59,7 @@ def converse_within(connection: object, say: Say[T]) -> T:
             value=connection,
             hint="write await app.aenqueue(…)",
         )
-    answer: T = kind.converse(connection, say)
+    answer: T = kind.execute(connection, steps_for)
     return answer
 
 
@@ -116,21 +116,21 @@ def _check_transaction(is_in_one: bool) -> None:
         )
 
 
-def _carry(conversation: Conversation[T], ask: Callable[[Statement], Rows]) -> T:
+def _execute_all(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
     try:
-        statement = next(conversation)
+        statement = next(steps)
         while True:
-            statement = conversation.send(ask(statement))
+            statement = steps.send(execute(statement))
     except StopIteration as end:
         answer: T = end.value
         return answer
 
 
-async def _carry_async(conversation: Conversation[T], ask: Callable[[Statement], Awaitable[Rows]]) -> T:
+async def _execute_all_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
     try:
-        statement = next(conversation)
+        statement = next(steps)
         while True:
-            statement = conversation.send(await ask(statement))
+            statement = steps.send(await execute(statement))
     except StopIteration as end:
         answer: T = end.value
         return answer
@@ -143,31 +143,31 @@ def _placed(statement: Statement, place: str) -> tuple[Any, ...]:
     return statement.text.replace("{}", place), (statement.value,)
 
 
-def _psycopg(connection: Any, say: Say[T]) -> T:
+def _psycopg(connection: Any, steps_for: StepsFor[T]) -> T:
     from psycopg.rows import tuple_row
 
     _check_transaction(_libpq_joins(connection))
     with connection.cursor(row_factory=tuple_row) as cursor:
 
-        def ask(statement: Statement) -> Rows:
+        def execute(statement: Statement) -> Rows:
             cursor.execute(*_placed(statement, "%s"))
             return cursor.fetchall() if cursor.description else []
 
-        return _carry(say("postgresql"), ask)
+        return _execute_all(steps_for("postgresql"), execute)
 
 
-async def _psycopg_async(connection: Any, say: Say[T]) -> T:
+async def _psycopg_async(connection: Any, steps_for: StepsFor[T]) -> T:
     from psycopg.rows import tuple_row
 
     _check_transaction(_libpq_joins(connection))
     async with connection.cursor(row_factory=tuple_row) as cursor:
 
-        async def ask(statement: Statement) -> Rows:
+        async def execute(statement: Statement) -> Rows:
             await cursor.execute(*_placed(statement, "%s"))
             rows: Rows = await cursor.fetchall() if cursor.description else []
             return rows
 
-        return await _carry_async(say("postgresql"), ask)
+        return await _execute_all_async(steps_for("postgresql"), execute)
 
 
 def _libpq_joins(connection: Any) -> bool:
@@ -192,23 +192,23 @@ def unscoped(session: Any) -> Any:
     return session() if hasattr(session, "session_factory") else session
 
 
-def _sqlalchemy(session: Any, say: Say[T]) -> T:
+def _sqlalchemy(session: Any, steps_for: StepsFor[T]) -> T:
     session = unscoped(session)
     # A Session has a connection() method; a Connection has none.
     connection = session if hasattr(session, "exec_driver_sql") else session.connection()
-    conversation = say(connection.dialect.name)
+    steps = steps_for(connection.dialect.name)
     place = _PLACES.get(connection.dialect.paramstyle, "%s")
     _check_transaction(_sqlalchemy_joins(connection))
 
-    def ask(statement: Statement) -> Rows:
+    def execute(statement: Statement) -> Rows:
         result = connection.exec_driver_sql(*_placed(statement, place))
         return [tuple(row) for row in result.fetchall()] if result.returns_rows else []
 
-    return _carry(conversation, ask)
+    return _execute_all(steps, execute)
 
 
-async def _sqlalchemy_async(session: Any, say: Say[T]) -> T:
-    answer: T = await unscoped(session).run_sync(_sqlalchemy, say)
+async def _sqlalchemy_async(session: Any, steps_for: StepsFor[T]) -> T:
+    answer: T = await unscoped(session).run_sync(_sqlalchemy, steps_for)
     return answer
 
 
@@ -225,35 +225,35 @@ def _sqlalchemy_joins(connection: Any) -> bool:
     return not getattr(adapter, "autocommit", False)
 
 
-def _django(connection: Any, say: Say[T]) -> T:
+def _django(connection: Any, steps_for: StepsFor[T]) -> T:
     _check_transaction(connection.in_atomic_block or not connection.get_autocommit())
     with connection.cursor() as cursor:
 
-        def ask(statement: Statement) -> Rows:
+        def execute(statement: Statement) -> Rows:
             cursor.execute(*_placed(statement, "%s"))
             return cursor.fetchall() if cursor.description else []
 
-        return _carry(say(connection.vendor), ask)
+        return _execute_all(steps_for(connection.vendor), execute)
 
 
-def _sqlite3(connection: Any, say: Say[T]) -> T:
+def _sqlite3(connection: Any, steps_for: StepsFor[T]) -> T:
     _check_transaction(_sqlite_joins(connection))
     cursor = connection.cursor()
     cursor.row_factory = None
 
-    def ask(statement: Statement) -> Rows:
+    def execute(statement: Statement) -> Rows:
         rows: Rows = cursor.execute(*_placed(statement, "?")).fetchall()
         return rows
 
-    return _carry(say("sqlite"), ask)
+    return _execute_all(steps_for("sqlite"), execute)
 
 
-async def _aiosqlite(connection: Any, say: Say[T]) -> T:
+async def _aiosqlite(connection: Any, steps_for: StepsFor[T]) -> T:
     # In the connection's own thread: others must not read its autocommit (Python 3.12).
     _check_transaction(await connection._execute(_sqlite_joins, connection))  # noqa: SLF001
 
-    async def ask(statement: Statement) -> Rows:
+    async def execute(statement: Statement) -> Rows:
         async with connection.execute(*_placed(statement, "?")) as cursor:
             return [tuple(row) for row in await cursor.fetchall()]
 
-    return await _carry_async(say("sqlite"), ask)
+    return await _execute_all_async(steps_for("sqlite"), execute)

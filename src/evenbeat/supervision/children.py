@@ -51,7 +51,7 @@ class Child:
         """When the supervisor kills it; set once it has been asked to stop, or stops by itself."""
         self.is_renewed = False
         """Whether the supervisor renews its leases."""
-        self.status = NodeStatus(name, process.pid, up=False, heard=self.last_message)
+        self.status = NodeStatus(name, process.pid, up=False, last_message=self.last_message)
         """The last status that it sent; set by the listener thread."""
 
 
@@ -125,7 +125,7 @@ class Children:
         while (message := child.channel.receive()) is not None:
             status = (message.status if isinstance(message, Alive) else None) or child.status
             up = child.status.up or isinstance(message, Started)
-            child.status = status._replace(up=up, heard=time.monotonic())
+            child.status = status._replace(up=up, last_message=time.monotonic())
             self._messages.put((child, message))
         child.channel.close()
         self._messages.put((child, None))

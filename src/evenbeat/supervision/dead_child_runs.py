@@ -119,7 +119,9 @@ class HandBack:
             _log.warning("a run was handed back", extra={**fields, "why": dead.why})
         else:
             _log.error("the worker of a run died", extra={**fields, "why": dead.why})
-            self._app.events.tell("crashed", now, run=run, error=f"worker {dead.name} was lost: {dead.why}")
+            self._app.events.publish(
+                "crashed", now, run=run, error=f"worker {dead.name} was lost: {dead.why}"
+            )
 
 
 def running_runs(store: Store, worker: str) -> list[RunRecord]:

@@ -191,7 +191,7 @@ class NodeProcess:
         while True:
             if begun.here is not None:
                 begun.here.check_descriptors()
-            resumed = pauses.look(time.monotonic())
+            resumed = pauses.check(time.monotonic())
             status = None if self._node is None else self._node.status()
             if status is not None:
                 status = status._replace(loops=forgive(status.loops, resumed))

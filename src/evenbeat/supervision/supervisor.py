@@ -190,7 +190,7 @@ class Supervisor:
             status = child.status
             if child.deadline is not None:
                 continue  # it ends, and is killed if it does not
-            if status.heard is not None and time.monotonic() - status.heard > SILENT / 2:
+            if status.last_message is not None and time.monotonic() - status.last_message > SILENT / 2:
                 try:
                     status = status._replace(executing=child.begun.snapshot().is_executing)
                 except ValueError:

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias
 from evenbeat.core.awaitable import on_the_callers_loop
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
-from evenbeat.stores.within import Conversation, Rows, Statement, converse_within, library_of, unscoped
+from evenbeat.stores.within import Rows, Statement, Steps, execute_within, library_of, unscoped
 
 _Listeners: TypeAlias = dict[str, Callable[..., None]]
 
@@ -36,7 +36,7 @@ _SELECT = "SELECT token FROM evenbeat_virtual_runs ORDER BY rowid"
 class _Watch(Protocol):
     """Follows the transactions of one connection."""
 
-    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Steps[None]:
         """Hold runs back until the connection's present transaction commits."""
 
     def take(self) -> list[RunRecord]:
@@ -56,10 +56,10 @@ class Transactions:
     def hold(self, connection: object, runs: Sequence[RunRecord]) -> None:
         """Hold back runs that were enqueued within a connection's transaction."""
 
-        def say(_dialect: str) -> Conversation[None]:
+        def steps_for(_dialect: str) -> Steps[None]:
             return self._watch(connection).hold(runs)
 
-        converse_within(connection, say)
+        execute_within(connection, steps_for)
 
     def take(self) -> list[RunRecord]:
         """Return the runs whose transactions have committed since the last call."""
@@ -101,7 +101,7 @@ class _Django:
         self._connection = connection
         self._committed: list[RunRecord] = []
 
-    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Steps[None]:
         self._connection.on_commit(lambda: self._committed.extend(runs))
         yield from ()
 
@@ -128,7 +128,7 @@ class _Session:
         }
         _listen(session, self._events)
 
-    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Steps[None]:
         transaction = self._session.get_nested_transaction() or self._session.get_transaction()
         self._held += [(transaction, run) for run in runs]
         yield from ()
@@ -177,7 +177,7 @@ class _Connection:
         _listen(connection, self._events)
         _listen(connection.engine, self._engine_events)
 
-    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Steps[None]:
         # Make and release a savepoint of our own: its number tells which ones are older.
         with self._connection.begin_nested():
             pass
@@ -241,15 +241,15 @@ class _Psycopg:
         self._connection = connection
         self._held: dict[str, Sequence[RunRecord]] = {}
         self._committed: list[RunRecord] = []
-        connection.add_notify_handler(self._heard)
+        connection.add_notify_handler(self._receive)
 
-    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Steps[None]:
         token = uuid.uuid4().hex
         yield Statement(f"LISTEN {_CHANNEL}")
         yield Statement(f"SELECT pg_notify('{_CHANNEL}', {{}})", token)
         self._held[token] = runs
 
-    def _heard(self, notification: Any) -> None:
+    def _receive(self, notification: Any) -> None:
         if notification.channel == _CHANNEL:
             self._committed += self._held.pop(notification.payload, ())
 
@@ -258,7 +258,7 @@ class _Psycopg:
         return taken
 
     def close(self) -> None:
-        self._connection.remove_notify_handler(self._heard)
+        self._connection.remove_notify_handler(self._receive)
 
 
 class _Sqlite:
@@ -269,7 +269,7 @@ class _Sqlite:
         self._file = ""
         self._held: dict[str, Sequence[RunRecord]] = {}
 
-    def hold(self, runs: Sequence[RunRecord]) -> Conversation[None]:
+    def hold(self, runs: Sequence[RunRecord]) -> Steps[None]:
         rows = yield Statement("PRAGMA database_list")
         self._file = next((row[2] for row in rows if row[1] == "main"), "")
         if not self._file and getattr(self._connection, "autocommit", -1) == 0:

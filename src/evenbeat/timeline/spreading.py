@@ -20,7 +20,7 @@ _HIGH = 5
 _WORTHWHILE = 3 / 4
 # A longer spread is not tried once the peak is that low.
 _ENOUGH = 1 / 4
-# Schedules that are looked at, over all peaks: 3 us each.
+# Schedules that are examined, over all peaks: 3 us each.
 _LOOKED_AT = 20_000
 
 

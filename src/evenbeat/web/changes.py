@@ -20,11 +20,11 @@ from evenbeat.web.change import Change, Subject
 from evenbeat.web.run_changes import RunChanges
 
 MOST_NAMED = 500
-"""How many schedules or quarantine notes the changes of one look name. Beyond that, they say "many"."""
+"""How many schedules or quarantine notes the changes of one poll name. Beyond that, they say "many"."""
 
-# Seconds between looks. A look that takes long makes the next one wait, so that looks take at most a tenth of
+# Seconds between polls. A poll that takes long makes the next one wait, so that polls take at most a tenth of
 # the time, and refreshes of the catalogue a twentieth.
-_LOOK_EVERY, _LONGEST_PAUSE, _SHARE = 1.0, 10.0, 10
+_POLL_EVERY, _LONGEST_PAUSE, _SHARE = 1.0, 10.0, 10
 _LONGEST_REFRESH_PAUSE, _REFRESH_SHARE = 30.0, 20
 # Nodes write their records every 20 s, and notes are rare, so these are read less often.
 _RECORDS_EVERY = 5_000
@@ -44,11 +44,11 @@ class Audience(Protocol):
         """Take the changes up to an instant of the store, also if there are none."""
 
     def forget(self) -> None:
-        """Note that from now on changes are not looked for: nobody can continue from an earlier one."""
+        """Note that polling stops here: nobody can continue from an earlier change."""
 
 
 class ChangeWatch:
-    """Looks for changes in the store, in a thread of its own. ``step`` does the work of one look.
+    """Polls the store for changes, in a thread of its own. ``step`` is one poll.
 
     ``idle_refresh`` is the time between refreshes of the catalogue while nobody follows the changes, in
     seconds. A hint of the store leads to a refresh within a second or two.
@@ -71,7 +71,7 @@ class ChangeWatch:
         self._refreshed_at: float | None = None
         self._refresh_took = 0.0
         self._instant: Instant = 0
-        """The store's time at the last look that reached it."""
+        """The store's time at the last poll that reached it."""
         self._runs: RunChanges | None = None
         """None while nobody follows the changes."""
         self._records = _RecordChanges()
@@ -84,15 +84,15 @@ class ChangeWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the present look, which takes a second or two."""
+        """Stop after the present poll, which takes a second or two."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
     def step(self, is_hinted: bool = False) -> list[Change]:
-        """Look for changes, publish and return them.
+        """Poll for changes, publish and return them.
 
-        If the store is unavailable, says so once, and the next look covers the time since the last
+        If the store is unavailable, reports it once, and the next poll covers the time since the last
         successful one. ``is_hinted`` says that something in the store may have changed.
         """
         is_watched = self._audience.is_watched
@@ -111,7 +111,7 @@ class ChangeWatch:
             schedules = [Change("schedule", *change) for change in self._catalogue.take_changes()]
             found += _named("schedule", schedules)
             if is_watched:
-                self._look(found, now)
+                self._poll(found, now)
             self._instant = now
         except StoreUnavailable as error:
             # Publishes also the changes that were found before the store failed: no later look finds them.
@@ -137,12 +137,12 @@ class ChangeWatch:
         self._refreshed_at = self._clock()
         self._refresh_took = 0.0 if is_first else self._refreshed_at - began
 
-    def _look(self, found: list[Change], now: Instant) -> None:
+    def _poll(self, found: list[Change], now: Instant) -> None:
         """Add the changes to ``found``, each as soon as it is found."""
         if self._runs is None:
             self._runs, self._records = RunChanges(), _RecordChanges()
-        found += self._runs.look(self._store, now)
-        found += self._records.look(self._store, now)
+        found += self._runs.poll(self._store, now)
+        found += self._records.poll(self._store, now)
 
     def _lost(self, error: StoreUnavailable) -> list[Change]:
         if self._runs is not None:
@@ -171,9 +171,9 @@ class ChangeWatch:
                 self._failures += 1
                 # Less and less often, so that a lasting error does not fill the disk with the same lines.
                 if self._failures & (self._failures - 1) == 0:
-                    _log.exception("a look for changes failed, retrying", extra={"component": "web"})
+                    _log.exception("a poll for changes failed, retrying", extra={"component": "web"})
             took = time.monotonic() - began
-            self._stopping.wait(min(max(_LOOK_EVERY, _SHARE * took), _LONGEST_PAUSE) - took)
+            self._stopping.wait(min(max(_POLL_EVERY, _SHARE * took), _LONGEST_PAUSE) - took)
             is_hinted = self._wait()
 
     def _wait(self) -> bool:
@@ -181,22 +181,22 @@ class ChangeWatch:
         if self._stopping.is_set() or self._audience.is_watched:
             return False
         try:
-            return self._store.wait(_LOOK_EVERY)
+            return self._store.wait(_POLL_EVERY)
         except StoreUnavailable:
-            self._stopping.wait(_LOOK_EVERY)
+            self._stopping.wait(_POLL_EVERY)
             return False
 
 
 class _RecordChanges:
-    """Compares the records of nodes and of quarantined rows with those of the last look."""
+    """Compares the records of nodes and of quarantined rows with those of the last poll."""
 
     def __init__(self) -> None:
-        self._looked_at: Instant | None = None
+        self._polled_at: Instant | None = None
         self._nodes: frozenset[str] = frozenset()
         self._notes: dict[tuple[str, str], int] = {}
 
-    def look(self, store: Store, now: Instant) -> list[Change]:
-        last = self._looked_at
+    def poll(self, store: Store, now: Instant) -> list[Change]:
+        last = self._polled_at
         if last is not None and last <= now < last + _RECORDS_EVERY:
             return []
         nodes = frozenset(record.key for record in store.find_records("node"))
@@ -206,9 +206,9 @@ class _RecordChanges:
         changes += [Change("node", "left", id=name) for name in sorted(self._nodes - nodes)]
         added = [Change("quarantine", "added", *key) for key in notes if notes[key] != self._notes.get(key)]
         removed = [Change("quarantine", "removed", *key) for key in self._notes if key not in notes]
-        self._looked_at, self._nodes, self._notes = now, nodes, notes
+        self._polled_at, self._nodes, self._notes = now, nodes, notes
         if last is None:
-            # The first look has nothing to compare with. A client that read the nodes before it may be out of
+            # The first poll has nothing to compare with. A client that read the nodes before it may be out of
             # date, so it has to read them again.
             return [Change("node", "many"), Change("quarantine", "many")]
         return changes + _named("quarantine", added + removed)

@@ -1,16 +1,16 @@
-"""Finds runs that changed since the last look, in any process and on any store.
+"""Finds runs that changed since the last poll, in any process and on any store.
 
-A look reads three windows of the store: the newest runs, the running ones, and those that ended lately. The
+A poll reads three windows of the store: the newest runs, the running ones, and those that ended lately. The
 audit names runs that a user retried or cancelled, which may be in none of them. Each window reaches back some
-seconds before the last look, because a write may commit after a later one has been seen. The memory of what
+seconds before the last poll, because a write may commit after a later one has been seen. The memory of what
 was reported keeps changes in this overlap from being reported twice.
 
-**A run that changes between two looks is reported once, in its last state.** A run that was queued, started
-and ended since the last look is reported as ended.
+**A run that changes between two polls is reported once, in its last state.** A run that was queued, started
+and ended since the last poll is reported as ended.
 
 **Missed:** a run that commits more than 5 s after its time (a user's transaction that stays open after
 ``enqueue(within=…)``) is not reported as queued, but as started or ended. An end that commits so late is
-missed only if no look saw the run running. If more than 500 runs are running, the start of a run that had
+missed only if no poll saw the run running. If more than 500 runs are running, the start of a run that had
 waited behind 500 newer ones may be missed.
 """
 
@@ -26,7 +26,7 @@ from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.web.change import Change, ChangeKind
 
 MOST = 500
-"""How many runs a look reads from each window. Beyond that, it reports "many"."""
+"""How many runs a poll reads from each window. Beyond that, it reports "many"."""
 
 MANY = Change("run", "many")
 
@@ -36,7 +36,7 @@ _OVERLAP = 5_000
 _AFTER_OUTAGE = 10_000
 # Longer than the overlap: what is not seen for so long is outside every window.
 _REMEMBERED = 15_000
-# Sizes of pages of the newest runs: a look at a store at rest should not read 500 of them.
+# Sizes of pages of the newest runs: a poll at a store at rest should not read 500 of them.
 _PAGES = (20, 80, 400)
 
 
@@ -56,7 +56,7 @@ class _Window(NamedTuple):
 
 
 class RunChanges:
-    """Compares the runs of a store with those of the last look."""
+    """Compares the runs of a store with those of the last poll."""
 
     def __init__(self) -> None:
         self._last: Instant | None = None
@@ -72,10 +72,10 @@ class RunChanges:
         if self._outage_began is None:
             self._outage_began = self._last
 
-    def look(self, store: Store, now: Instant) -> list[Change]:
-        """Return the changes since the last look; the first time, those of the last 5 s.
+    def poll(self, store: Store, now: Instant) -> list[Change]:
+        """Return the changes since the last poll; the first time, those of the last 5 s.
 
-        If the store fails in between, the next look covers the same time again.
+        If the store fails in between, the next poll covers the same time again.
         """
         last = now if self._last is None else min(self._last, now)
         since = self._since(last, now)

@@ -19,7 +19,7 @@ Sort: TypeAlias = Literal["name", "-name", "updated_at", "-updated_at", "task"]
 MOST_ON_A_PAGE = 500
 MOST_COUNTED = 1_000
 
-# How many entries to filter before the next look at how many were found.
+# How many entries to filter before the next check of how many were found.
 _CHUNK = 4_096
 
 

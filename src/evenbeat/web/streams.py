@@ -3,7 +3,7 @@
 The thread that watches the store calls ``publish`` once a second, so a client gets at most one frame a
 second. A frame contains all changes that its client may see, and is encoded once for all clients of a tenant.
 
-**Ids.** The id of a frame is the store's time in ms and a number that grows by one with each look for
+**Ids.** The id of a frame is the store's time in ms and a number that grows by one with each poll for
 changes, whether or not it found any: it does not say whether another tenant's subjects changed. The number
 starts at random, so that ids of another process are not mistaken for ours. A client that comes back names the
 last id that it got (``Last-Event-ID``), and gets the changes since then, from frames of the last 10 minutes.
@@ -90,7 +90,7 @@ class Hub:
         return len(self._subscriptions)
 
     def publish(self, instant: Instant, changes: Sequence[Change]) -> None:
-        """Pass on the changes that a look at this instant of the store has found, if any."""
+        """Pass on the changes that a poll at this instant of the store has found, if any."""
         with self._lock:
             self._number += 1
             self._instant = instant

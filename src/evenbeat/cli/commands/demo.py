@@ -39,33 +39,33 @@ def command(length: str | None, fresh: bool) -> None:
     if fresh:
         _forget()
     with LiveOutput(app) as live:
-        live.say("Evenbeat: every tick, exactly once. Jobs of every kind, on evenbeat-demo.db.", "bold")
-        _look_back(live, app)
+        live.write("Evenbeat: every tick, exactly once. Jobs of every kind, on evenbeat-demo.db.", "bold")
+        _show_downtime(live, app)
         app.enqueue(welcome.bind(name="welcome to Evenbeat"))
         app.start()
         try:
             until_signalled(app.hurry, timeout=end)
         finally:
-            live.say("stopping: running jobs may end, no new ones start (Ctrl-C again ends the wait) …")
+            live.write("stopping: running jobs may end, no new ones start (Ctrl-C again ends the wait) …")
             app.stop()
     counts = app.runs.count(all_tenants=True)
     app.close()
     over = ", ".join(
         f"{counts[state]:,} {state}" for state in ("succeeded", "failed", "queued") if state in counts
     )
-    live.say(f"Stopped; evenbeat-demo.db has {over}.")
-    live.say("Start it again after a while to see how it catches up on missed ticks. To look inside:")
+    live.write(f"Stopped; evenbeat-demo.db has {over}.")
+    live.write("Start it again after a while to see how it catches up on missed ticks. To look inside:")
     evenbeat = own_command()
-    live.say(f"  {evenbeat} schedules list --store sqlite:///evenbeat-demo.db", "")
-    live.say(f"  {evenbeat} runs list --store sqlite:///evenbeat-demo.db", "")
+    live.write(f"  {evenbeat} schedules list --store sqlite:///evenbeat-demo.db", "")
+    live.write(f"  {evenbeat} runs list --store sqlite:///evenbeat-demo.db", "")
 
 
-def _look_back(live: LiveOutput, app: Scheduler) -> None:
+def _show_downtime(live: LiveOutput, app: Scheduler) -> None:
     """Show how long the demo was stopped."""
     last = app.runs.list(all_tenants=True, limit=1)
     if last:
         away = (datetime.now(UTC) - last[0].created_at).total_seconds()
-        live.say(
+        live.write(
             f"Stopped for {span(int(away) * 1000)}: watch what happens to the ticks of that time.", "yellow"
         )
 

@@ -82,11 +82,11 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
     warn_of_other_store(settings, app)
     with LiveOutput(app) as live:
         tasks = ", ".join(sorted(task.name for task in app.tasks))
-        live.say(f"Evenbeat runs {target} on {app.url}", "bold")
-        live.say(f"tasks: {tasks or 'none; register some with @app.task'}")
+        live.write(f"Evenbeat runs {target} on {app.url}", "bold")
+        live.write(f"tasks: {tasks or 'none; register some with @app.task'}")
         for warning in worker_warnings(app.tasks, app.node_settings()) if tasks else ():
-            live.say(f"warning: {warning}", "yellow")
-        server = _started_web(app, settings, live.say) if with_web else None
+            live.write(f"warning: {warning}", "yellow")
+        server = _started_web(app, settings, live.write) if with_web else None
         app.start()
         try:
             until_signalled(app.hurry)
@@ -98,13 +98,13 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
     return ExitCode.OK
 
 
-def _started_web(app: Scheduler, settings: Settings, say: Callable[[str], None]) -> WebServer | None:
+def _started_web(app: Scheduler, settings: Settings, write: Callable[[str], None]) -> WebServer | None:
     """Serve the API on a loopback address, without tokens; None if the extra ``web`` is not installed."""
     try:
         from evenbeat.web import web_app
         from evenbeat.web.serving import CannotListen, WebServer, check_bind, listen
     except ModuleNotFoundError as error:
-        say(f"no REST API: {error.name} is not installed (pip install 'evenbeat[web]')")
+        write(f"no REST API: {error.name} is not installed (pip install 'evenbeat[web]')")
         return None
     web = web_app(app, needs_token=False)
     host, port = settings["web_host"], settings["web_port"]
@@ -115,7 +115,7 @@ def _started_web(app: Scheduler, settings: Settings, say: Callable[[str], None])
         bound = listen(host, 0)  # another app is being developed on this machine
     server = WebServer(web, bound)
     server.start()
-    say(f"REST API: {server.url}/api/v1")
+    write(f"REST API: {server.url}/api/v1")
     return server
 
 
@@ -142,10 +142,10 @@ class _Watch:
             seen = now
             if changed:
                 self._end(child)
-                self._say(f"{os.path.relpath(changed[0])} changed: restarting")
+                self._write(f"{os.path.relpath(changed[0])} changed: restarting")
                 child = self._start()
             elif child.poll() is not None and not self._signals:
-                self._say("the app ended: waiting for a change of its files (Ctrl-C stops)")
+                self._write("the app ended: waiting for a change of its files (Ctrl-C stops)")
                 while child.poll() is not None and not self._signals and _stamps(self._folder) == seen:
                     time.sleep(_LOOK_EVERY)
         self._end(child)
@@ -172,7 +172,7 @@ class _Watch:
                 passed_on = len(self._signals)
                 child.terminate()
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         click.echo(click.style(text, dim=True))
 
 

@@ -81,7 +81,7 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
                 {
                     "check": finding.check,
                     "level": finding.level,
-                    "says": finding.says,
+                    "message": finding.message,
                     "hint": finding.hint,
                     "details": list(finding.details),
                     **finding.facts,
@@ -110,9 +110,9 @@ def _store_checks(store: Store, where: str) -> Iterator[Finding]:
             store.count_runs()
             settings = settings or store.server()
     except (StoreUnavailable, SchemaTooNew) as error:
-        yield Finding(check="store", level="fail", says=str(error))
+        yield Finding(check="store", level="fail", message=str(error))
         return
-    yield Finding(check="store", level="ok", says=where)
+    yield Finding(check="store", level="ok", message=where)
     if schema.known:
         yield _schema_finding(schema)
     yield from safety_findings(settings)
@@ -123,13 +123,13 @@ def _schema_finding(schema: Schema) -> Finding:
         return Finding(
             check="schema",
             level="ok",
-            says="none yet",
+            message="none yet",
             facts={"schema": 0},
             hint="'evenbeat db upgrade' creates it, or the first node",
         )
     upgraded = "" if schema.found == schema.known else f", upgraded from {schema.found} just now"
-    says = f"{schema.known}, the newest{upgraded}"
-    return Finding(check="schema", level="ok", says=says, facts={"schema": schema.known})
+    message = f"{schema.known}, the newest{upgraded}"
+    return Finding(check="schema", level="ok", message=message, facts={"schema": schema.known})
 
 
 def _table(findings: list[Finding]) -> RenderableType:
@@ -140,7 +140,7 @@ def _table(findings: list[Finding]) -> RenderableType:
         table.add_column(overflow="fold")
     for finding in findings:
         level = styled((finding.level, _STYLES[finding.level]))
-        table.add_row(level, finding.check, printable(finding.says, keep=""))
+        table.add_row(level, finding.check, printable(finding.message, keep=""))
         for detail in finding.details:
             table.add_row("", "", styled((printable(detail, keep=""), "dim")))
         if finding.hint is not None:

@@ -35,17 +35,17 @@ def command(pid: int | None, as_json: bool) -> ExitCode:
     found = [status for status in read_all() if pid is None or status.pid == pid]
     now = time.monotonic()
     verdicts = [(status, judge(status, now)) for status in found]
-    can_tell = bool(found) or can_be_written()
-    well = all(not verdict.problems for _, verdict in verdicts) and (bool(found) or not can_tell)
+    is_known = bool(found) or can_be_written()
+    well = all(not verdict.problems for _, verdict in verdicts) and (bool(found) or not is_known)
     if as_json:
         click.echo(json.dumps(_document(well, verdicts), indent=2, ensure_ascii=False))
     elif found:
         for status, verdict in verdicts:
-            _say(status, verdict, now)
-    elif can_tell:
+            _write(status, verdict, now)
+    elif is_known:
         who = "no node of this user runs here" if pid is None else f"process {pid} is not a node of this user"
         _line("fail", f"{who}: there is no status file in {' or '.join(status_files.folders())}")
-    if not can_tell:
+    if not is_known:
         warn(
             "nodes can't write a status file here, so their health is not known; "
             "set XDG_RUNTIME_DIR to a folder that this user can write to, or mount a tmpfs at /tmp"
@@ -53,11 +53,13 @@ def command(pid: int | None, as_json: bool) -> ExitCode:
     return ExitCode.OK if well else ExitCode.FAILED
 
 
-def _say(status: ProcessStatus, verdict: Verdict, now: float) -> None:
+def _write(status: ProcessStatus, verdict: Verdict, now: float) -> None:
     who = f"{status.kind} {status.name}, pid {status.pid}"
     if not verdict.problems:
         up = sum(node.up for node in status.nodes)
-        recent = [node for node in status.nodes if node.heard is None or now - node.heard <= SILENT]
+        recent = [
+            node for node in status.nodes if node.last_message is None or now - node.last_message <= SILENT
+        ]
         loops = sum(len(node.loops) for node in recent)
         processes = f"{count(up, 'process', 'processes')} up, " if status.kind == "supervisor" else ""
         well = f"{processes}{count(loops, 'loop')} stepping" if up else "no process is up"

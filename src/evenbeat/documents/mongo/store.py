@@ -23,13 +23,13 @@ from evenbeat.documents.mongo.queries import Operation, Queries
 from evenbeat.documents.mongo.reading import Reader
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 
-# How often to look again if other processors lock all candidates first, or the server refuses to lock them.
+# How often to search again if other processors lock all candidates first, or the server refuses to lock them.
 _PASSES = 4
-# Milliseconds until the next look, if the server's clock was set back.
+# Milliseconds until the next search, if the server's clock was set back.
 _CLOCK_RETRY = 100
 # How many candidates to read if the server refuses to lock some: others may be behind them.
 _FAR = 1000
-# How often other candidates of the same look are tried in place of those that the server refuses.
+# How often other candidates of the same search are tried in place of those that the server refuses.
 _TRIES = 100
 # Ids in one filter: a message is limited to 16 MB, and an id may be a document.
 _AT_ONCE = 1000
@@ -44,8 +44,8 @@ class _Seen(NamedTuple):
     due: Instant
 
 
-class _Look:
-    """The state of the last look for candidates."""
+class _Search:
+    """The state of the last search for candidates."""
 
     now: Instant
     is_all = False
@@ -59,7 +59,7 @@ class MongoDocuments:
 
     Handlers get documents as the collection returns them, with its codec options. Naive dates are in UTC.
     Evenbeat adds no field, no index and no collection, and uses no transaction. It needs an index with the
-    field ``sleep_until`` (and those of the condition); without one, each look reads the whole collection.
+    field ``sleep_until`` (and those of the condition); without one, each search reads the whole collection.
 
     :param collection: for example ``MongoClient().shop.orders``. Its write concern is used.
     :param sleep_until: the path of the field; ``schedule.sleepUntil`` is inside of ``schedule``. Documents
@@ -93,7 +93,7 @@ class MongoDocuments:
         self._contention = CandidateWindow()
         self._locker = DocumentLocker(self.name, _PASSES)
         self._unreadable = 0
-        """How many documents were due at the last look whose ids can't be read."""
+        """How many documents were due at the last search whose ids can't be read."""
         self._clock = clock or self._collection.clock.now
 
     @property
@@ -126,31 +126,31 @@ class MongoDocuments:
     def lock_next(self, duration: int, limit: int) -> Taken:
         if limit <= 0:
             return Taken([], None)
-        look = _Look()
+        search = _Search()
 
         def lock_pass(locking: Locking) -> bool:
-            look.now, look.is_early = self._clock(), False
+            search.now, search.is_early = self._clock(), False
             window = self._contention.window(limit)
             far = max(window, _FAR) if locking.refused else window
-            seen, is_all = self._find_due(look.now, far, locking)
+            seen, is_all = self._find_due(search.now, far, locking)
             chosen = self._contention.choose(seen[:window], limit)
-            tried = self._lock_some(chosen, seen, look.now + duration, locking, look)
-            look.is_all = is_all and tried == len(seen) and not look.is_early
-            return not locking.found and not look.is_all
+            tried = self._lock_some(chosen, seen, search.now + duration, locking, search)
+            search.is_all = is_all and tried == len(seen) and not search.is_early
+            return not locking.found and not search.is_all
 
         found = self._locker.lock(limit, lock_pass)
         if len(found) == limit:
             return Taken(found, None)
-        if look.is_early:
+        if search.is_early:
             return Taken(found, self._clock() + (0 if found else _CLOCK_RETRY))
-        if not look.is_all:
-            return Taken(found, look.now)
+        if not search.is_all:
+            return Taken(found, search.now)
         try:
-            return Taken(found, self._next_due(look.now))
+            return Taken(found, self._next_due(search.now))
         except StoreUnavailable:
             if not found:
                 raise
-            return Taken(found, look.now)  # they are locked; the next call raises
+            return Taken(found, search.now)  # they are locked; the next call raises
 
     def _find_due(self, now: Instant, limit: int, locking: Locking) -> tuple[list[_Seen], bool]:
         """Return due documents, the longest due first, or last, and whether these are all."""
@@ -168,7 +168,7 @@ class MongoDocuments:
                 seen.append(_Seen(document["_id"], int(paths.get(document, self._path))))
             except BSONError as error:
                 _log.error("a document has an _id that can't be read: %s", error, extra=self._extra())
-        # They stay at the head of the queue: the next look must read as many more.
+        # They stay at the head of the queue: the next search must read as many more.
         self._unreadable = len(documents) - len(seen)
         return seen, len(documents) < limit
 
@@ -204,7 +204,12 @@ class MongoDocuments:
         return int(paths.get(documents[0], self._path)) if documents else None
 
     def _lock_some(
-        self, chosen: Sequence[_Seen], seen: Sequence[_Seen], until: Instant, locking: Locking, look: _Look
+        self,
+        chosen: Sequence[_Seen],
+        seen: Sequence[_Seen],
+        until: Instant,
+        locking: Locking,
+        search: _Search,
     ) -> int:
         """Lock the chosen candidates. If the server refuses some, and none was locked, try others that were
         seen. Return how many were tried."""
@@ -212,7 +217,7 @@ class MongoDocuments:
         rest: Sequence[_Seen] | None = None
         for _ in range(_TRIES):
             before = len(locking.refused)
-            locking.found.extend(self._lock(chosen, until, locking, look))
+            locking.found.extend(self._lock(chosen, until, locking, search))
             tried += len(chosen)
             if locking.found or len(locking.refused) == before:
                 break
@@ -222,13 +227,15 @@ class MongoDocuments:
             chosen, rest = rest[:limit], rest[limit:]
         return tried
 
-    def _lock(self, chosen: Sequence[_Seen], until: Instant, locking: Locking, look: _Look) -> list[Found]:
+    def _lock(
+        self, chosen: Sequence[_Seen], until: Instant, locking: Locking, search: _Search
+    ) -> list[Found]:
         """Lock the candidates that are still as they were seen, all in one command, and read them again:
         other fields may have changed in between."""
         if not chosen:
             return []
         written = self._collection.write([self._queries.lock(one.id, one.due, until) for one in chosen])
-        look.is_early = look.is_early or bool(written.early)
+        search.is_early = search.is_early or bool(written.early)
         self._contention.record(len(chosen), len(written.not_ours) - written.early)
         failed = written.not_ours | {error["index"] for error in written.errors}
         locked = [one for place, one in enumerate(chosen) if place not in failed]

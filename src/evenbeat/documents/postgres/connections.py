@@ -92,7 +92,7 @@ def users_database(location: Location) -> _UsersDatabase:
 
 
 def rows_of(session: Session, text: str, *values: object) -> list[dict[str, Any]]:
-    return cast("list[Any]", session.rows("look", text, values))
+    return cast("list[Any]", session.rows("inspect", text, values))
 
 
 @contextmanager

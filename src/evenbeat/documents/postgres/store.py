@@ -170,9 +170,9 @@ class PostgresDocuments:
     ) -> bool:
         """Return whether there are more rows, if none of these could be locked."""
         window = max(limit, _WINDOW)
-        looking = table.candidates(now, window, self._parameters, locking.left_out, from_end=locking.from_end)
+        search = table.candidates(now, window, self._parameters, locking.left_out, from_end=locking.from_end)
         try:
-            (candidates,) = self._transaction([looking], is_of_rows=False)
+            (candidates,) = self._transaction([search], is_of_rows=False)
             for candidate in candidates:
                 key = str(candidate["key"])
                 try:

@@ -214,7 +214,7 @@ class RedisDocuments:
                 if not found:
                     raise
                 return _Batch(now, found, True, now, False, False)  # the ones before are locked
-            self._server.heard(now, sent)
+            self._server.update_clock(now, sent)
             self._warn_of(invalid)
             found.extend(self._found(key, due, flat, now + duration) for key, due, flat in rows)
             if not more or len(found) >= limit:

@@ -67,10 +67,10 @@ class RedisServer:
         return False if self._fixed_clock is None else self._fixed_clock()
 
     def mark(self) -> float:
-        """Return a mark for ``heard``; to call before a script is run."""
+        """Return a mark for ``update_clock``; to call before a script is run."""
         return self._clock.mark()
 
-    def heard(self, instant: Instant, sent: float) -> None:
+    def update_clock(self, instant: Instant, sent: float) -> None:
         """Note the server's time that a script has returned."""
         if self._fixed_clock is None:
             self._clock.update(instant, sent)

@@ -63,7 +63,9 @@ class TableInspection:
         """Return the table. ``InvalidValue`` if it can't be used; a warning if rows are never due, or if it
         lacks an index."""
         real_name = self._find_table(session, columns.split(self._name)[-1])
-        known = {row["name"]: row for row in map(as_dict, session.rows("look", _FIND_COLUMNS, [real_name]))}
+        known = {
+            row["name"]: row for row in map(as_dict, session.rows("inspect", _FIND_COLUMNS, [real_name]))
+        }
         table = Table(self._name, known, str.lower)
         names = table.names(self._names)
         self._check_type(session, real_name, names.sleep_until, known[names.sleep_until]["type"])
@@ -83,9 +85,9 @@ class TableInspection:
 
     def _find_table(self, session: Session, name: str) -> str:
         """Return the name of the table as SQLite has it."""
-        found = session.rows("look", _FIND_TABLE, [name])
+        found = session.rows("inspect", _FIND_TABLE, [name])
         if not found:
-            there = ", ".join(other for (other,) in session.rows("look", _FIND_TABLES)) or "none"
+            there = ", ".join(other for (other,) in session.rows("inspect", _FIND_TABLES)) or "none"
             raise InvalidValue(
                 f"{self._path} has no table {shown(name)}",
                 field="table",
@@ -132,7 +134,7 @@ class TableInspection:
             )
 
     def _check_unique(self, session: Session, table: str, key: str, primary: Sequence[str]) -> None:
-        unique = {name for (name,) in session.rows("look", _FIND_UNIQUE, [table])}
+        unique = {name for (name,) in session.rows("inspect", _FIND_UNIQUE, [table])}
         if key not in unique and list(primary) != [key]:
             raise InvalidValue(
                 f"column {shown(key)} of {self._name} (key) is not unique",
@@ -197,4 +199,4 @@ def check_placeholders(condition: str | None) -> None:
 
 def _is_strict(session: Session, table: str) -> bool:
     # SQLite before 3.37 has neither strict tables nor pragma_table_list.
-    return sqlite3.sqlite_version_info >= (3, 37) and bool(session.rows("look", _IS_STRICT, [table]))
+    return sqlite3.sqlite_version_info >= (3, 37) and bool(session.rows("inspect", _IS_STRICT, [table]))

@@ -20,7 +20,7 @@ from evenbeat.documents.time_formats import TimeFormat, check
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.stores.sqlite.session import Session
 
-# How often to look for other rows than those that can't be locked.
+# How often to search for other rows than those that can't be locked.
 _PASSES = 100
 
 # A URL as the stores of schedules, and SQLAlchemy, have it.

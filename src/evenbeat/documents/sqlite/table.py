@@ -162,10 +162,10 @@ class SqliteTable:
 
     def misses_index(self, session: Session) -> bool:
         """Return whether there are many rows, and no index that finds the due ones."""
-        if not session.rows("look", _MANY.format(**self._words), [indexes.MANY]):
+        if not session.rows("inspect", _MANY.format(**self._words), [indexes.MANY]):
             return False
         values = [0, 0, *self._parameters, 0, 1]
-        plan = session.rows("look", f"EXPLAIN QUERY PLAN {self._lockable}", values)
+        plan = session.rows("inspect", f"EXPLAIN QUERY PLAN {self._lockable}", values)
         return str(plan[0][3]).startswith("SCAN") and " INDEX " not in str(plan[0][3])
 
     @property
@@ -176,19 +176,19 @@ class SqliteTable:
         )
 
     def any_time(self, session: Session) -> Any:
-        rows = session.rows("look", self._any)
+        rows = session.rows("inspect", self._any)
         return rows[0][0] if rows else None
 
     def unread_time(self, session: Session) -> tuple[Any, Any] | None:
         """Return the key and the time of a row that is never due because SQLite can't read its time."""
         if self._form != "text":
             return None
-        rows = session.rows("look", _UNREAD.format(**self._words), [indexes.MANY])
+        rows = session.rows("inspect", _UNREAD.format(**self._words), [indexes.MANY])
         return next(((key, time) for key, time in rows if _is_time(time)), None)
 
     def _holds(self, session: Session, lock: DocumentLock) -> tuple[bool, Any]:
         """Return whether a row still has that lock, and its time. No other connection writes meanwhile."""
-        rows = session.rows("look at a lock", self._get, [lock.id] * 2)
+        rows = session.rows("read a lock", self._get, [lock.id] * 2)
         value = rows[0][0] if rows else None
         return instant_of(value, self._form) in lock.ends, value
 

@@ -33,7 +33,7 @@ _ORDER = [("wake_at", 1), ("_id", 1)]
 _KEYS = {"wake_at": 1}
 # How many milliseconds a batch is reserved for a node: 500 schedules take 70 ms.
 _RESERVED = 500
-_LOOKS = 3
+_CHECKS = 3
 # After how many milliseconds a due schedule counts as late.
 _LATE = 250
 
@@ -72,17 +72,17 @@ class Contention:
 
     def __init__(self) -> None:
         self._taken: BatchStart | None = None
-        self._looks = 0
+        self._checks = 0
         self._few = False
 
     def has(self, start: BatchStart) -> bool:
         """Return whether this node has just found the batch reserved by another node. Every third call
         returns False, so that this node tries again."""
-        self._looks += 1
-        return start == self._taken and self._looks < _LOOKS
+        self._checks += 1
+        return start == self._taken and self._checks < _CHECKS
 
     def met_at(self, start: BatchStart) -> None:
-        self._taken, self._looks = start, 0
+        self._taken, self._checks = start, 0
 
     def fired(self, done: Fired, limit: int) -> None:
         self._few = len(done.planned) < limit

@@ -9,24 +9,24 @@ from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import json_runs
 from evenbeat.stores.postgres.location import Location
 from evenbeat.stores.postgres.runs import first_of_each
-from evenbeat.stores.within import Conversation, Say, Statement, check_dialect
+from evenbeat.stores.within import Statement, Steps, StepsFor, check_dialect
 
 _UNDEFINED_TABLE = "42P01"
 
 
-def adding(location: Location, runs: Sequence[RunRecord]) -> Say[frozenset[str]]:
+def adding(location: Location, runs: Sequence[RunRecord]) -> StepsFor[frozenset[str]]:
     """Add the runs, and a hint that the commit sends. Returns the ids of the runs that are new."""
 
-    def say(dialect: str) -> Conversation[frozenset[str]]:
+    def steps_for(dialect: str) -> Steps[frozenset[str]]:
         check_dialect(dialect, "postgresql")
-        return converse()
+        return steps()
 
-    def converse() -> Conversation[frozenset[str]]:
+    def steps() -> Steps[frozenset[str]]:
         value = json_runs(list(first_of_each(runs).values()))
         rows = yield Statement(location.own(sql.INSERTION), value)
         return frozenset(row[0] for row in rows)
 
-    return say
+    return steps_for
 
 
 def lacks_tables(error: Exception) -> bool:

@@ -90,7 +90,7 @@ def possible(wanted: Claim) -> Claim:
     )
 
 
-def ask_outlook(wanted: Claim) -> Statement:
+def outlook_statement(wanted: Claim) -> Statement:
     values = {
         "worker": marked(wanted.worker),
         "token": marked(wanted.token),
@@ -119,14 +119,14 @@ def claim(transaction: Transaction, wanted: Claim, guess: int, clock: int | None
     almost always right, so a claim takes two round trips: one reads and locks, one writes.
     """
     token = {"worker": marked(wanted.worker), "token": marked(wanted.token)}
-    known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
+    known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token), outlook_statement(wanted)]
     guessed = _claimable(wanted, guess, wanted.limit, clock)
     _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
     if held:
         # The worker repeats a claim whose reply was lost. The commit releases the rows locked above. It also
         # reads the held runs again: another node may have taken over those whose lease has ended.
         held, (row,) = transaction.commit(
-            "select claimed", [(sql.SELECT_CLAIMED, token), ask_outlook(wanted)]
+            "select claimed", [(sql.SELECT_CLAIMED, token), outlook_statement(wanted)]
         )
         return ClaimResult(Claimed(tuple(readable_runs(unmarked_at(held, FREE_TEXT))), Outlook(row).next_due))
     due = min(wanted.now, transaction.now)
@@ -191,7 +191,7 @@ def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Insta
             "ids": json_list([run.id for run in taken]),
         }
         statements.append((sql.CLAIM, values))
-    answers = transaction.commit("claim runs", [*statements, ask_outlook(wanted)])
+    answers = transaction.commit("claim runs", [*statements, outlook_statement(wanted)])
     coming = Outlook(answers[-1][0])
     return ClaimResult(
         Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None), to_quarantine

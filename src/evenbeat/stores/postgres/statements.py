@@ -180,10 +180,10 @@ INSERT_RUNS = _insert_runs()
 INSERTION = f"""
 WITH added AS (
 {_insert_runs("{}")}
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
 SELECT pg_notify('evenbeat_wake', '') FROM added LIMIT 1
 )
-SELECT added.id FROM added LEFT JOIN told ON TRUE
+SELECT added.id FROM added LEFT JOIN notified ON TRUE
 """.strip()
 
 INSERT_SKIPPED = f"""

@@ -56,7 +56,7 @@ from evenbeat.stores.postgres.session import OnCommand, Transaction
 from evenbeat.stores.postgres.waking import NotifyTransport
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.waking import Waker
-from evenbeat.stores.within import converse_within
+from evenbeat.stores.within import execute_within
 
 _log = logging.getLogger("evenbeat.store")
 
@@ -214,7 +214,7 @@ class PostgresStore:
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         try:
-            new = converse_within(connection, joining.adding(self.location, wanted))
+            new = execute_within(connection, joining.adding(self.location, wanted))
         except Exception as error:
             if joining.lacks_tables(error):
                 error.add_note(
@@ -235,7 +235,7 @@ class PostgresStore:
         kind = (claim.queues, claim.tasks)
         guess = self._guesses.pop(kind, None)
         if guess is None or claim.limit <= 0:
-            outlook, now = self._look_for_runs(claim)
+            outlook, now = self._read_outlook(claim)
             due = outlook.due(now) if claim.limit > 0 else []
             if not due and not outlook.is_repetition:
                 return Claimed((), outlook.next_due)
@@ -248,10 +248,10 @@ class PostgresStore:
         self._fail(taken.to_quarantine)
         return taken.claimed
 
-    def _look_for_runs(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
+    def _read_outlook(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
         sent = self._server_clock.mark()
         with self._connections.read() as session:
-            outlook = runs.Outlook(session.rows("select next due", *runs.ask_outlook(claim))[0])
+            outlook = runs.Outlook(session.rows("select next due", *runs.outlook_statement(claim))[0])
         self._server_clock.update(outlook.servers_clock, sent)
         clock = self._clock()
         return outlook, min(claim.now, outlook.servers_clock if clock is None else clock)

@@ -154,14 +154,14 @@ class Session:
     def committed(self) -> None:
         self.announce("committed")
 
-    def run(self, name: str, asked: object) -> Reply:
+    def run(self, name: str, request: object) -> Reply:
         """Run a script, and return its reply without the time, which sets the clock."""
         wanted = script(name)
         self._check_open()
         self.announce(wanted.name)
         time = "" if self._fixed_clock is None else str(self._fixed_clock())
         try:
-            values = (1, self.location.meta, time, _encode(asked))
+            values = (1, self.location.meta, time, _encode(request))
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidValue(f"Redis cannot store a value: {error}", field="row", value=None) from error
         sent = self._clock.mark()

@@ -15,7 +15,7 @@ from evenbeat.stores.rows import RUN, readable_runs, run_row
 from evenbeat.stores.sqlite import schema
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.json_values import json_list, json_text
-from evenbeat.stores.within import Conversation, Say, Statement, check_dialect
+from evenbeat.stores.within import Statement, Steps, StepsFor, check_dialect
 
 _EVERY_COLUMN = tuple(f"wanted.value ->> {place}" for place in range(len(RUN)))
 _INSERT = f"{sql.insert_runs(_EVERY_COLUMN, '{}').strip()} RETURNING id"
@@ -24,14 +24,14 @@ SELECT {", ".join(RUN)} FROM evenbeat_runs WHERE id IN (SELECT value FROM json_e
 """.strip()
 
 
-def adding(path: str, runs: Sequence[RunRecord]) -> Say[list[RunRecord]]:
+def adding(path: str, runs: Sequence[RunRecord]) -> StepsFor[list[RunRecord]]:
     """Add the runs to the file at ``path``. Returns each run as the transaction sees it."""
 
-    def say(dialect: str) -> Conversation[list[RunRecord]]:
+    def steps_for(dialect: str) -> Steps[list[RunRecord]]:
         check_dialect(dialect, "sqlite")
-        return converse()
+        return steps()
 
-    def converse() -> Conversation[list[RunRecord]]:
+    def steps() -> Steps[list[RunRecord]]:
         yield from _check_file(path)
         yield from _make_tables()
         rows = yield Statement(_INSERT, json_text([run_row(run) for run in runs]))
@@ -41,10 +41,10 @@ def adding(path: str, runs: Sequence[RunRecord]) -> Say[list[RunRecord]]:
         known = {run.id: run for run in readable_runs(found)}
         return [known.get(run.id, run) for run in runs]
 
-    return say
+    return steps_for
 
 
-def _check_file(path: str) -> Conversation[None]:
+def _check_file(path: str) -> Steps[None]:
     """Refuse a connection to another file: no node would find the runs there."""
     rows = yield Statement("PRAGMA database_list")
     file = next((row[2] for row in rows if row[1] == "main"), "")
@@ -59,7 +59,7 @@ def _check_file(path: str) -> Conversation[None]:
     )
 
 
-def _make_tables() -> Conversation[None]:
+def _make_tables() -> Steps[None]:
     """Create or upgrade the tables in one step: outside of a transaction, a savepoint starts one."""
     if (yield from _version()) == schema.KNOWN:
         return
@@ -73,7 +73,7 @@ def _make_tables() -> Conversation[None]:
     yield Statement("RELEASE evenbeat_tables")
 
 
-def _version() -> Conversation[int]:
+def _version() -> Steps[int]:
     if not (yield Statement(schema.FIND_META)):
         return 0
     rows = yield Statement(schema.GET_VERSION)

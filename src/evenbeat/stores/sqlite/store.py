@@ -46,7 +46,7 @@ from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.session import OnCommand, Session
 from evenbeat.stores.sqlite.waking import SocketTransport
 from evenbeat.stores.waking import Waker
-from evenbeat.stores.within import converse_within
+from evenbeat.stores.within import execute_within
 
 # A call with more runs than this uses several transactions, so that other processes can write in between.
 _RUNS_A_STEP = 10_000
@@ -150,7 +150,7 @@ class SqliteStore:
         return answers
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
-        return converse_within(connection, joining.adding(self.path, wanted))
+        return execute_within(connection, joining.adding(self.path, wanted))
 
     def claim_runs(self, claim: Claim) -> Claimed:
         due = min(claim.now, self.now())

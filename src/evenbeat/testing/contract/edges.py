@@ -156,14 +156,14 @@ class EdgeContract(Contract):
         store.settle_runs([wish, attempts.released(held["b"], clock.now, "t2")])
         store.settle_runs([attempts.succeeded(held["c"], None, clock.now, "t3")])
         clock.advance("1m")
-        told: dict[str, set[Active]] = {}
+        given: dict[str, set[Active]] = {}
 
         def asking(row: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
-            told[row.name] = set(active)
+            given[row.name] = set(active)
             return plan(row, now, active)
 
         store.fire_due(clock.now, 10, asking)
-        assert told == {
+        assert given == {
             "cleanup": {Active("a", "running", True), Active("b", "queued", False)},
             "other": set(),
         }
@@ -456,17 +456,17 @@ class EdgeContract(Contract):
             ("states", (None, ("queued", "running"), ("succeeded",), ("queued", "succeeded"), ("failed",))),
         ]
         for values in product(*(options for _, options in choices)):
-            said = {
+            filters = {
                 name: value for (name, _), value in zip(choices, values, strict=True) if value is not None
             }
-            query = RunQuery(**said, limit=5)
+            query = RunQuery(**filters, limit=5)
             expected = [one for one in rows if query.matches(one)]
             page = store.find_runs(query)
-            assert [one.id for one in page.items] == [one.id for one in expected[:5]], said
-            assert (page.cursor is not None) == (len(expected) > 5), said
+            assert [one.id for one in page.items] == [one.id for one in expected[:5]], filters
+            assert (page.cursor is not None) == (len(expected) > 5), filters
             if page.cursor is not None:
-                rest = self.runs(store, **said, limit=5)
-                assert [one.id for one in rest] == [one.id for one in expected], said
+                rest = self.runs(store, **filters, limit=5)
+                assert [one.id for one in rest] == [one.id for one in expected], filters
 
     def test_changed_since_includes_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
         self.add(store, schedule("a"))

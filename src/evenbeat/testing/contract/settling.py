@@ -232,7 +232,7 @@ class SettlingContract(Contract):
         clock.advance("10s")
         assert look(10) == (["r1", "r2", "r0"], None)
 
-    def test_a_heartbeat_saves_a_run_from_a_reaper_that_looked_before(
+    def test_a_heartbeat_saves_a_run_from_a_reaper_that_read_it_before(
         self, store: Store, clock: VirtualClock
     ) -> None:
         store.add_runs([run("a", run_at=clock.now)])

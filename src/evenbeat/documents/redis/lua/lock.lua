@@ -14,7 +14,7 @@ while #rows < limit and visited < 1000 and not is_empty do
   is_empty = #some == 0
   visited = visited + #some
   for _, key in ipairs(some) do
-    local due, ms, _, between, zone = look(key)
+    local due, ms, _, between, zone = read_due(key)
     if due and due <= now then
       local fields = call('HGETALL', key)
       call('ZADD', index, until_, key)
@@ -36,7 +36,7 @@ if is_empty then
     local first = call('ZRANGE', index, 0, 0, 'WITHSCORES')
     upcoming = tonumber(first[2]) or false
     if not upcoming then break end
-    local due = look(first[1])
+    local due = read_due(first[1])
     if due == upcoming then break end
     enter(first[1], due)
   end

@@ -145,7 +145,7 @@ local invalid = {}
 
 -- Returns when a document is due, rounded up so that none is early; nil for never, also if it does not meet the condition. Then
 -- the results of `read` for its sleep_until, also if it does not meet the condition; nil if there is no such field or hash.
-local function look(key)
+local function read_due(key)
   local values = redis.pcall('HMGET', key, sleep_until, unpack(names))
   if values.err then
     -- A key of the user's may have any type. Any other error is raised as it is.

@@ -3,5 +3,5 @@
 
 local key, values, cleared = arguments[2], arguments[3], arguments[4]
 change(key, values, cleared)
-enter(key, (look(key)))
+enter(key, (read_due(key)))
 return { invalid }

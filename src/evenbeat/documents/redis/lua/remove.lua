@@ -5,7 +5,7 @@
 local answers = {}
 for place, lock in ipairs(arguments[2]) do
   local key, ends = unpack(lock)
-  local due, ms, more = look(key)
+  local due, ms, more = read_due(key)
   local is_ours = is_one_of(ends, ms, more)
   if is_ours then
     call('ZREM', index, key)

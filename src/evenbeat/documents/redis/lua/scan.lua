@@ -20,7 +20,7 @@ for from = 1, #keys, 1000 do
   local to = math.min(from + 999, #keys)
   local scores = call('ZMSCORE', index, unpack(keys, from, to))
   for at = from, to do
-    local due = look(keys[at])
+    local due = read_due(keys[at])
     local score = due and tonumber(scores[at - from + 1])
     if due and (not score or score > due) then
       call('ZADD', index, due, keys[at])

@@ -5,7 +5,7 @@
 local answers = {}
 for place, entry in ipairs(arguments[2]) do
   local key, ends, upcoming, values, cleared = unpack(entry)
-  local due, ms, more, between, zone = look(key)
+  local due, ms, more, between, zone = read_due(key)
   local is_ours = is_one_of(ends, ms, more)
   if is_ours then
     if upcoming then
@@ -15,7 +15,7 @@ for place, entry in ipairs(arguments[2]) do
       cleared[#cleared + 1] = sleep_until
     end
     change(key, values, cleared)
-    due = look(key)
+    due = read_due(key)
   end
   enter(key, due)
   answers[place] = is_ours and 1 or 0

@@ -1,5 +1,5 @@
 -- Claims due runs for a worker: by priority, then by time, then by id.
--- asked: {worker, token, limit, now of the worker, lease, queues, tasks or false, families of formats, 1 if the
+-- request: {worker, token, limit, now of the worker, lease, queues, tasks or false, families of formats, 1 if the
 -- claim goes on from a call before, most bytes to answer}.
 -- Returns {the time by which runs are due; next due or false; 1 if the runs were held already; rows of {attempt, fields}; lease_until; now}.
 -- A run takes 22 us of the server's time, 35 with the append-only file.
@@ -7,19 +7,19 @@
 -- Writes even if nothing is due: a replica answers reads, and an idle node would not notice that it is one.
 begin()
 need_for_runs()
-local worker, token, limit, lease = asked[1], asked[2], asked[3], asked[5]
-local due, goes_on = math.min(now, asked[4]), asked[9] == 1
+local worker, token, limit, lease = request[1], request[2], request[3], request[5]
+local due, goes_on = math.min(now, request[4]), request[9] == 1
 need('hash', 'held:' .. worker)
 local tasks
-if asked[7] then
+if request[7] then
   tasks = {}
-  for _, task in ipairs(asked[7]) do tasks[task] = true end
+  for _, task in ipairs(request[7]) do tasks[task] = true end
 end
 
 -- The queues of this claim, by priority: key and the argument of wait_in.
 local levels = {}
-for _, family in ipairs(asked[8]) do
-  for _, queue in ipairs(asked[6]) do
+for _, family in ipairs(request[8]) do
+  for _, queue in ipairs(request[6]) do
     local waiting = base .. 'waiting' .. family .. ':' .. queue
     for _, member in ipairs(read('SMEMBERS', waiting)) do
       local ready = queue .. ':' .. member
@@ -84,7 +84,7 @@ if #chosen == 0 then return { now, due, next_due({}), 0, rows, 0, now } end
 
 local until_ = now + lease
 local started, ends = text(now), text(until_)
-local room = asked[10]
+local room = request[10]
 for _, entry in ipairs(chosen) do
   if room <= 0 then break end
   local id, queue = entry[2], entry[3]

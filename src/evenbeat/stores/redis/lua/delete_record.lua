@@ -1,10 +1,10 @@
--- Deletes a record. asked: {kind, tenant, key, version}. Returns 1 if the record had that version.
+-- Deletes a record. request: {kind, tenant, key, version}. Returns 1 if the record had that version.
 
-local kind, tenant, name = asked[1], asked[2], asked[3]
+local kind, tenant, name = request[1], request[2], request[3]
 local key = record_key(kind, tenant, name)
 need('zset', 'kinds:' .. kind, 'expiring')
 if not fits(key, 'hash') then return { now, 0 } end
-if call('HGET', key, 'version') ~= asked[4] then return { now, 0 } end
+if call('HGET', key, 'version') ~= request[4] then return { now, 0 } end
 call('DEL', key)
 call('ZREM', base .. 'kinds:' .. kind, tenant .. ' ' .. name)
 call('ZREM', base .. 'expiring', kind .. ' ' .. tenant .. ' ' .. name)

@@ -1,10 +1,10 @@
 -- Sets unreadable claimed runs to failed, each with a note: at the head of its queue, such a run would block the
 -- others. A run that is not running any more is only removed from the index of leases.
--- asked: {rows of {id, note}}.
+-- request: {rows of {id, note}}.
 
 begin()
 need_for_runs()
-for _, row in ipairs(asked) do
+for _, row in ipairs(request) do
   local id, key = row[1], base .. 'runs:' .. row[1]
   wrong = nil
   local found = read('HMGET', key, 'state', 'tenant', 'schedule', 'worker')

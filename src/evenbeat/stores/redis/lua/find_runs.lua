@@ -1,13 +1,13 @@
 -- Finds runs in an index, a part of it at a time, the newest first.
--- asked: {index, after (created_at, id) or false, how many to read, how many to find, {field = value}, states
+-- request: {index, after (created_at, id) or false, how many to read, how many to find, {field = value}, states
 -- or false, the latest created_at or false, names of the fields to return or false for all}. An index is "ids" with a list of them, or the name of a sorted set by -created_at.
 -- Returns {the last one read as {created_at, id}, or false at the end; rows}.
 
-local index, after, equal = base .. asked[1], asked[2], asked[5]
+local index, after, equal = base .. request[1], request[2], request[5]
 local states
-if asked[6] then
+if request[6] then
   states = {}
-  for _, state in ipairs(asked[6]) do states[state] = true end
+  for _, state in ipairs(request[6]) do states[state] = true end
 end
 
 local first = 0
@@ -19,11 +19,11 @@ if after then
     -- It was purged meanwhile: start at the first run of its time; the caller drops the runs before it.
     first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -after[1]))
   end
-elseif asked[7] then
-  first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -asked[7]))
+elseif request[7] then
+  first = call('ZCOUNT', index, '-inf', '(' .. string.format('%.0f', -request[7]))
 end
 
-local entries = call('ZRANGE', index, first, first + asked[3] - 1, 'WITHSCORES')
+local entries = call('ZRANGE', index, first, first + request[3] - 1, 'WITHSCORES')
 local rows, last = {}, false
 for at = 1, #entries, 2 do
   local id = entries[at]
@@ -38,8 +38,8 @@ for at = 1, #entries, 2 do
       and (not equal.worker or found[6] == equal.worker)
       and (not equal.cancel_requested or (found[7] or 'false') == equal.cancel_requested)
   end
-  if wanted then rows[#rows + 1] = run_fields(key, asked[8]) end
-  if #rows >= asked[4] or at + 1 >= asked[3] * 2 then
+  if wanted then rows[#rows + 1] = run_fields(key, request[8]) end
+  if #rows >= request[4] or at + 1 >= request[3] * 2 then
     last = { -tonumber(entries[at + 1]), id }
     break
   end

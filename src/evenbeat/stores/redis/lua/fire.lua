@@ -1,5 +1,5 @@
 -- Writes the plans of due schedules: each row by itself, if it has not changed since it was reserved.
--- asked: {planned rows, rows to quarantine, families of formats, for how long a row is deferred}.
+-- request: {planned rows, rows to quarantine, families of formats, for how long a row is deferred}.
 -- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
 -- runs, skipped, cancels}. A row to quarantine: {member, path, version, tenant, name, note}.
 -- Returns {1 or 0 for each planned row, or the reason if it is deferred because a key of another type is in the way; 1 or 0
@@ -27,10 +27,10 @@ end
 
 need_for_runs()
 need('hash', 'firing')
-for _, family in ipairs(asked[3]) do need('zset', 'due' .. family) end
+for _, family in ipairs(request[3]) do need('zset', 'due' .. family) end
 
 local planned, fired, quarantined = {}, {}, {}
-for at, row in ipairs(asked[1]) do
+for at, row in ipairs(request[1]) do
   local member, path = row[1], row[2]
   local key = base .. 'schedules:' .. path
   planned[#planned + 1] = member
@@ -40,8 +40,8 @@ for at, row in ipairs(asked[1]) do
   elseif not can_follow(path, row[8], row[9]) then
     -- The schedule continues once the key is repaired.
     fired[at] = wrong
-    call('HSET', key, 'wake_at', text(now + asked[4]))
-    place(base .. 'due' .. family_of(row[7]), member, now + asked[4])
+    call('HSET', key, 'wake_at', text(now + request[4]))
+    place(base .. 'due' .. family_of(row[7]), member, now + request[4])
   elseif same_active(path, row[4]) then
     call('HSET', key, unpack(row[5]))
     place(base .. 'due' .. family_of(row[7]), member, row[6])
@@ -49,18 +49,18 @@ for at, row in ipairs(asked[1]) do
     fired[at] = 1
   end
 end
-for at, row in ipairs(asked[2]) do
+for at, row in ipairs(request[2]) do
   local member = row[1]
   local key = base .. 'schedules:' .. row[2]
   planned[#planned + 1] = member
   quarantined[at] = 0
   if unchanged(key, row[3]) then
     if row[3][2] then call('HSET', key, 'wake_at', '') end
-    for _, family in ipairs(asked[3]) do place(base .. 'due' .. family, member, false) end
+    for _, family in ipairs(request[3]) do place(base .. 'due' .. family, member, false) end
     note(row[4], row[5], row[6])
     quarantined[at] = 1
   end
 end
 flush()
 if #planned > 0 then call('HDEL', base .. 'firing', unpack(planned)) end
-return { now, fired, quarantined, next_wake(asked[3]) }
+return { now, fired, quarantined, next_wake(request[3]) }

@@ -1,8 +1,8 @@
--- Finds running runs whose lease has ended. asked: {ended by, limit}.
+-- Finds running runs whose lease has ended. request: {ended by, limit}.
 -- Returns {the earliest end of any other lease, or false; rows}.
 
-local ended = math.min(now, asked[1])
-local some = call('ZRANGEBYSCORE', base .. 'leases', '-inf', ended, 'LIMIT', 0, asked[2])
+local ended = math.min(now, request[1])
+local some = call('ZRANGEBYSCORE', base .. 'leases', '-inf', ended, 'LIMIT', 0, request[2])
 local rows = {}
 for _, id in ipairs(some) do
   local fields = read('HGETALL', base .. 'runs:' .. id)

@@ -1,8 +1,8 @@
--- Returns the version of the layout, and writes it if there is none. asked: {the version that this Evenbeat uses}.
+-- Returns the version of the layout, and writes it if there is none. request: {the version that this Evenbeat uses}.
 
 local found = call('HGET', KEYS[1], 'schema')
 if not found then
-  call('HSET', KEYS[1], 'schema', asked[1])
-  found = tostring(asked[1])
+  call('HSET', KEYS[1], 'schema', request[1])
+  found = tostring(request[1])
 end
 return { now, found }

@@ -7,7 +7,7 @@
 
 local call, floor, match, sub, find = redis.call, math.floor, string.match, string.sub, string.find
 local base = sub(KEYS[1], 1, -5)
-local asked = cmsgpack.unpack(ARGV[2])
+local request = cmsgpack.unpack(ARGV[2])
 
 -- While a cluster moves the slot key by key, a node does not answer for keys that it does not have: then this command
 -- fails, before anything is written.

@@ -1,9 +1,9 @@
 -- Deletes runs that ended, ledger rows that were recorded and records that expired before an instant.
--- asked: {before, limit}. Returns how many were deleted.
+-- request: {before, limit}. Returns how many were deleted.
 
 begin()
 need_for_runs()
-local edge, limit = '(' .. string.format('%.0f', asked[1]), asked[2]
+local edge, limit = '(' .. string.format('%.0f', request[1]), request[2]
 local gone = 0
 for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'over', '-inf', edge, 'LIMIT', 0, limit)) do
   local key = base .. 'runs:' .. id
@@ -29,7 +29,7 @@ if gone < limit then
 end
 if gone < limit then
   -- Only expired records are deleted, even if the caller's clock is ahead.
-  local past = '(' .. string.format('%.0f', math.min(asked[1], now))
+  local past = '(' .. string.format('%.0f', math.min(request[1], now))
   for _, entry in ipairs(call('ZRANGEBYSCORE', base .. 'expiring', '-inf', past, 'LIMIT', 0, limit - gone)) do
     local kind, tenant, name = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
     if kind then

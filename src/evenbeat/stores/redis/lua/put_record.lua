@@ -1,12 +1,12 @@
 -- Writes a record by compare-and-set. An expired one counts as none.
--- asked: the fields of write_record, and the expected version or false. Returns 1 if the record is now as requested.
+-- request: the fields of write_record, and the expected version or false. Returns 1 if the record is now as requested.
 
-local key = record_key(asked[1], asked[2], asked[3])
-need('zset', 'kinds:' .. asked[1], 'expiring')
+local key = record_key(request[1], request[2], request[3])
+need('zset', 'kinds:' .. request[1], 'expiring')
 if not fits(key, 'hash') then error('WRONGTYPE ' .. wrong, 0) end
 local found = call('HMGET', key, 'version', 'body', 'expires')
 local live = is_live(found[1], found[3])
-if live and found[1] == asked[4] and found[2] == asked[5] and found[3] == asked[6] then return { now, 1 } end
-if (live and found[1] or false) ~= asked[8] then return { now, 0 } end
-write_record(key, asked)
+if live and found[1] == request[4] and found[2] == request[5] and found[3] == request[6] then return { now, 1 } end
+if (live and found[1] or false) ~= request[8] then return { now, 0 } end
+write_record(key, request)
 return { now, 1 }

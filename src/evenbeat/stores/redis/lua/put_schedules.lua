@@ -1,17 +1,17 @@
 -- Writes schedules by compare-and-set, one after the other.
--- asked: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels, updated_at,
+-- request: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels, updated_at,
 -- records or nil}.
 -- Returns for each: 1, or {the present row, 1 if all of the runs exist}.
 
 need_for_runs()
 need('zset', 'schedules', 'changed')
-for _, row in ipairs(asked) do
+for _, row in ipairs(request) do
   need('zset', 'due' .. family_of(row[6]))
   if not (can_follow(row[2], row[7], row[8]) and can_add_records(row[11])) then error('WRONGTYPE ' .. wrong, 0) end
 end
 
 local answers = {}
-for at, row in ipairs(asked) do
+for at, row in ipairs(request) do
   local member, path, expect = row[1], row[2], row[3]
   local key = base .. 'schedules:' .. path
   local is_hash = fits(key, 'hash')

@@ -1,4 +1,4 @@
--- Lists the indexes of queued runs. asked: nothing. Returns {queue, index} of each.
+-- Lists the indexes of queued runs. request: nothing. Returns {queue, index} of each.
 
 local found = {}
 for _, suffix in ipairs(call('SMEMBERS', base .. 'queues')) do

@@ -1,5 +1,5 @@
 -- Applies transitions of runs, one after the other.
--- asked: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
+-- request: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
 -- gate ({path of a schedule, generation, revision}) or false, records to add or nil}.
@@ -85,9 +85,9 @@ local function passes(gate)
   return found[1] == gate[2] and found[2] == gate[3]
 end
 
-local function moment(said, known)
-  if said == 'none' then return nil end
-  return said or instant(known)
+local function moment(given, known)
+  if given == 'none' then return nil end
+  return given or instant(known)
 end
 
 -- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result.
@@ -164,7 +164,7 @@ end
 local answers = {}
 begin()
 need_for_runs()
-for at, row in ipairs(asked) do
+for at, row in ipairs(request) do
   local key = base .. 'runs:' .. row[1]
   local found = read('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until', 'error',
     'result')

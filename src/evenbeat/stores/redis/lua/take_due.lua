@@ -1,5 +1,5 @@
 -- Reserves due schedules for one node to plan: the earliest first, without those that other nodes have reserved.
--- asked: {now of the node, limit, name of the node, how long they are reserved, 1 to ignore reservations, families of
+-- request: {now of the node, limit, name of the node, how long they are reserved, 1 to ignore reservations, families of
 -- formats, fields that a plan needs, with overlap and max_concurrent the first and the definition the last, most bytes of
 -- those}.
 -- Returns {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false};
@@ -10,9 +10,9 @@
 -- Reservations only save work: they keep two nodes from planning the same rows. The compare-and-set of fire.lua guards
 -- the rows. A node that dies delays its reserved rows until the reservation ends.
 
-local due = math.min(now, asked[1])
-local limit, who, anyone = asked[2], asked[3], asked[5] == 1
-local until_ = now + asked[4]
+local due = math.min(now, request[1])
+local limit, who, anyone = request[2], request[3], request[5] == 1
+local until_ = now + request[4]
 local firing = base .. 'firing'
 need('hash', 'firing')
 local taken = {}
@@ -24,7 +24,7 @@ local function free(hold)
   return owner == who or tonumber(ends) <= now or tonumber(ends) > until_
 end
 
-for _, family in ipairs(asked[6]) do
+for _, family in ipairs(request[6]) do
   local offset = 0
   while #taken < limit do
     local some = call('ZRANGEBYSCORE', base .. 'due' .. family, '-inf', due, 'LIMIT', offset, limit)
@@ -38,13 +38,13 @@ for _, family in ipairs(asked[6]) do
   end
 end
 
-local rows, holds, room = {}, {}, asked[8]
+local rows, holds, room = {}, {}, request[8]
 for _, member in ipairs(taken) do
   if room <= 0 then break end
   local path = path_of(member)
-  local fields = read('HMGET', base .. 'schedules:' .. path, unpack(asked[7]))
+  local fields = read('HMGET', base .. 'schedules:' .. path, unpack(request[7]))
   local overlap, most = fields[1], fields[2]
-  room = room - #(fields[#asked[7]] or '')
+  room = room - #(fields[#request[7]] or '')
   local active = false
   if overlap and (overlap ~= 'allow' or (most and most ~= '')) then
     active = {}
@@ -64,4 +64,4 @@ if #holds > 0 then
   call('HSET', firing, '-', string.rep('-', 65), unpack(holds))
   call('PEXPIRE', firing, 60000)
 end
-return { now, due, next_wake(asked[6]), rows, #taken > #rows and 1 or 0 }
+return { now, due, next_wake(request[6]), rows, #taken > #rows and 1 or 0 }

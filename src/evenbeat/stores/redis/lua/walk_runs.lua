@@ -1,11 +1,11 @@
 -- Reads some fields of the runs of a sorted set, by score, a part at a time.
--- asked: {index, the score to begin at, how many of that score to skip, how many to read, names of fields}.
+-- request: {index, the score to begin at, how many of that score to skip, how many to read, names of fields}.
 -- Returns {where to continue, as {score, how many of it to skip}, or false at the end; rows of {id, score, values}}.
 
-local from, passed, most, names = asked[2], asked[3], asked[4], asked[5]
+local from, passed, most, names = request[2], request[3], request[4], request[5]
 -- An index of one queue with another type is skipped; one that all runs share is not.
-local ask = find(asked[1], '^ready') and read or call
-local entries = ask('ZRANGEBYSCORE', base .. asked[1], from, '+inf', 'WITHSCORES', 'LIMIT', passed, most)
+local reader = find(request[1], '^ready') and read or call
+local entries = reader('ZRANGEBYSCORE', base .. request[1], from, '+inf', 'WITHSCORES', 'LIMIT', passed, most)
 local rows = {}
 for at = 1, #entries, 2 do
   local score = entries[at + 1]
