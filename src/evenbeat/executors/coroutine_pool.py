@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 # Seconds before a broken loop is replaced: there may be no free file descriptor for the next one.
 _PAUSE = 0.2
 # Seconds after which ``run`` checks whether its event loop still exists.
-_LOOK = 0.5
+_POLL = 0.5
 
 _log = logging.getLogger("evenbeat.executors")
 # Event loops that must not be closed, not even by the garbage collector.
@@ -114,7 +114,7 @@ class CoroutinePool(ABC, Generic[Job, Result]):
                 raise RuntimeError("the event loop has stopped")
             if self._thread is None:
                 self._start()
-        while not self._has_loop.wait(_LOOK):
+        while not self._has_loop.wait(_POLL):
             if self._thread is None or self._stopped:
                 raise RuntimeError("the event loop could not be started")
         loop = self._loop
@@ -129,7 +129,7 @@ class CoroutinePool(ABC, Generic[Job, Result]):
         try:
             while not answer.done():
                 with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
-                    answer.exception(_LOOK)
+                    answer.exception(_POLL)
                 if not answer.done() and self._loop is not loop:
                     if inspect.getcoroutinestate(awaited) == inspect.CORO_CREATED:
                         awaited.close()

@@ -17,7 +17,7 @@ from evenbeat.core.records import FINAL_STATES
 from evenbeat.core.results import LogLine
 
 # Seconds between two reads of a log that grows. A notification of the store ends the wait early.
-_LOOK = 0.5
+_POLL = 0.5
 
 
 @click.command("logs")
@@ -58,7 +58,7 @@ def _following(app: Scheduler, run_id: str) -> Iterator[LogLine]:
         seen = len(lines)
         if over:
             return
-        app.store.wait(_LOOK)
+        app.store.wait(_POLL)
 
 
 def _time(line: LogLine, local: LocalTime) -> str:
