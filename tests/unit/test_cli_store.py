@@ -1639,7 +1639,7 @@ def test_a_run_by_hand_gets_the_options_of_its_task_where_the_app_is_known(
 def test_a_task_that_the_app_does_not_have_is_reported(shop: Scheduler) -> None:
     warning = "the options that the code gives the task are not known here: the app has no such task"
     words = printed("runs", "enqueue", "mial", "--id", "m1")
-    assert words.endswith(f"{said}: did you mean mail?\n")
+    assert words.endswith(f"{warning}: did you mean mail?\n")
     warning = "warning: the app does not have the task {}: its runs wait until a node has it"
     assert printed("schedules", "add", "a", "@daily", "unlike").endswith(f"{warning.format('unlike')}\n")
     lines = printed("schedules", "add", "b", "@daily", "mial").splitlines()
@@ -1649,10 +1649,10 @@ def test_a_task_that_the_app_does_not_have_is_reported(shop: Scheduler) -> None:
 def test_a_task_that_no_live_node_has_is_reported(app: Scheduler) -> None:
     assert "warning" not in printed("schedules", "add", "a", "@daily", "mial")  # no task is known yet
     node(app, tasks={"mail": "thread", "t": "thread"}, queues=["default"])
-    said = "warning: no live node has the task mial: its runs wait until a node has it; did you mean mail?"
-    assert printed("schedules", "add", "b", "@daily", "mial").splitlines()[-1] == said
+    warning = "warning: no live node has the task mial: its runs wait until a node has it; did you mean mail?"
+    assert printed("schedules", "add", "b", "@daily", "mial").splitlines()[-1] == warning
     assert printed("schedules", "update", "b", "--task", "mail").splitlines()[-1].startswith("next run")
-    assert printed("schedules", "update", "b", "--task", "mial").splitlines()[-1] == said
+    assert printed("schedules", "update", "b", "--task", "mial").splitlines()[-1] == warning
     (warning,) = answered("schedules", "add", "c", "@daily", "mial")["schedule"]["warnings"]
     assert warning["hint"] == "did you mean mail?"
 

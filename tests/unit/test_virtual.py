@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evenbeat import EvenbeatError, InvalidValue, LockHeld, RunContext, Scheduler, every
+from evenbeat import EvenbeatError, InvalidValue, LockHeld, LockLost, RunContext, Scheduler, every
 from evenbeat.testing import TravelTooLong, VirtualScheduler, virtual
 from evenbeat.testing.virtual import LIMIT
 
@@ -259,6 +259,68 @@ def test_who_waits_for_a_run_lets_time_pass(scheduler: VirtualScheduler) -> None
     never = scheduler.enqueue("elsewhere")
     with pytest.raises(EvenbeatError, match="would never end"):
         scheduler.app.runs.join(never.id)
+
+
+def test_a_wait_with_a_timeout_ends_there(scheduler: VirtualScheduler) -> None:
+    run = scheduler.enqueue("elsewhere")
+    assert scheduler.app.runs.join(run.id, "10s").state == "queued"
+    assert scheduler.now == NOON + timedelta(seconds=10)
+    assert asyncio.run(scheduler.app.runs.ajoin(run.id, "10s")).state == "queued"
+    assert scheduler.now == NOON + timedelta(seconds=20)
+
+
+def test_a_lock_that_is_held_is_refused_at_the_virtual_timeout(scheduler: VirtualScheduler) -> None:
+    with scheduler.lock("import", description="the import"):
+        other = scheduler.lock("import", timeout="2m")
+        with pytest.raises(LockHeld, match="the import"):
+            other.acquire("1h")
+        assert scheduler.now == NOON + timedelta(hours=1)
+        with pytest.raises(LockHeld), other:
+            pass
+        assert scheduler.now == NOON + timedelta(hours=1, minutes=2)
+        with pytest.raises(LockHeld):
+            asyncio.run(other.aacquire("3m"))
+        assert scheduler.now == NOON + timedelta(hours=1, minutes=5)
+        # Its holder renews it, and would have to be the one that waits.
+        with pytest.raises(EvenbeatError, match="would never end"):
+            other.acquire()
+    other.acquire()
+
+
+def test_a_lock_that_nobody_renews_is_acquired_when_it_expires(scheduler: VirtualScheduler) -> None:
+    scheduler.lock("import", "30s").acquire()
+    scheduler.lock("import").acquire()
+    assert NOON + timedelta(seconds=30) <= scheduler.now <= NOON + timedelta(seconds=31)
+
+
+def test_a_lock_is_renewed_while_virtual_time_passes(scheduler: VirtualScheduler) -> None:
+    refused: list[bool] = []
+
+    @scheduler.task(schedule="every 1m")
+    def rival() -> None:
+        refused.append(not scheduler.lock("import").try_acquire())
+
+    with scheduler.lock("import", "30s") as lock:
+        scheduler.travel("1h")
+        scheduler.down_for("1d")
+        assert lock.extend()
+        assert not lock.is_lost
+    assert refused == [True] * 60
+    assert scheduler.lock("import").try_acquire()
+    scheduler.down_for("31s")
+    assert scheduler.lock("import").try_acquire(), "nothing renews it without with"
+
+
+def test_a_lock_that_is_taken_away_in_virtual_time_is_lost(scheduler: VirtualScheduler) -> None:
+    lock = scheduler.lock("import")
+    lock.__enter__()
+    (record,) = scheduler.store.find_records("lock")
+    assert scheduler.store.delete_record("lock", record.tenant, record.key, record.version)
+    scheduler.travel("1m")
+    assert lock.is_lost
+    scheduler.travel("1m")
+    with pytest.raises(LockLost):
+        lock.__exit__(None, None, None)
 
 
 def test_an_async_test_awaits_its_travel(scheduler: VirtualScheduler) -> None:

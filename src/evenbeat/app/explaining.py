@@ -11,7 +11,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from evenbeat.app.audit import Audit
-from evenbeat.app.session import AppSession, is_virtual
+from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.app.tick_records import TickRecords
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.durations import is_duration
@@ -250,7 +250,7 @@ def _newest(facts: TickFacts, ledger: Sequence[Skipped], runs: Sequence[RunRecor
 
 def _node_minutes(store: Store, tick: Instant, now: Instant) -> NodeMinutes:
     """Return which nodes fired ticks in the minutes around a tick; empty if that is not known."""
-    if is_virtual(store):
+    if virtual_time(store) is not None:
         return NodeMinutes()  # its node writes records only when something is due
     oldest = start_of("minute", now - KEPT["minute"]) + MINUTE
     first = max(start_of("minute", tick - _MINUTES_BEFORE), oldest)

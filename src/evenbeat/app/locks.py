@@ -11,20 +11,21 @@ import os
 import secrets
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
 import msgspec
 
-from evenbeat.app.session import apause, clock_of, pause
+from evenbeat.app.session import VirtualTime, apause, clock_of, pause, virtual_time
 from evenbeat.core.awaitable import twin, whole
 from evenbeat.core.checks import check_description, check_name
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.durations import Duration, read_duration
-from evenbeat.core.instants import from_ms
+from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, LockHeld, LockLost, StoreUnavailable, shown
 from evenbeat.stores.base import Store
@@ -178,7 +179,7 @@ class Lock:
         if self.try_acquire():
             return
         for seconds in _pauses(limit, self._store()):
-            pause(self._store(), seconds)
+            pause(self._store(), seconds, is_endless=self._is_endless(limit))
             if self.try_acquire():
                 return
         raise self._held_error()
@@ -189,14 +190,15 @@ class Lock:
         if await self.atry_acquire():
             return
         for seconds in _pauses(limit, self._store()):
-            await apause(self._store(), seconds)
+            await apause(self._store(), seconds, is_endless=self._is_endless(limit))
             if await self.atry_acquire():
                 return
         raise await self._aheld_error()
 
     def extend(self) -> bool:
         """Hold the lock for ``ttl`` from now on; return False if it is lost. ``with`` does it by itself."""
-        asked, renewal = steady_clock(), self._renewal
+        renewal = self._renewal
+        asked = 0.0 if renewal is None else renewal.clock()
         is_held = extend(self._store(), self.name, self.ttl, self.token, self.tenant)
         if is_held and renewal is not None:
             renewal.extended(asked)
@@ -223,7 +225,7 @@ class Lock:
         if self._begin():
             return self
         for seconds in _pauses(self._timeout, self._store()):
-            pause(self._store(), seconds)
+            pause(self._store(), seconds, is_endless=self._is_endless(self._timeout))
             if self._begin():
                 return self
         raise self._held_error()
@@ -243,7 +245,7 @@ class Lock:
         if await self._abegin():
             return self
         for seconds in _pauses(self._timeout, self._store()):
-            await apause(self._store(), seconds)
+            await apause(self._store(), seconds, is_endless=self._is_endless(self._timeout))
             if await self._abegin():
                 return self
         raise await self._aheld_error()
@@ -270,10 +272,14 @@ class Lock:
                 value=self.name,
                 hint="make another one: app.lock(…)",
             )
-        asked = steady_clock()
+        virtual = virtual_time(self._store())
+        asked = clock_of(self._store(), steady_clock)()
         if not self.try_acquire():
             return False
-        self._renewal = _Renewal(self, asked, self._ttl_ms / 1000)
+        if virtual is None:
+            self._renewal = _ThreadRenewal(self, asked, self._ttl_ms / 1000)
+        else:
+            self._renewal = _VirtualRenewal(self, asked, self._ttl_ms / 1000, virtual, self._store())
         return True
 
     async def _abegin(self) -> bool:
@@ -306,6 +312,14 @@ class Lock:
             "a lock can't be released, and expires by itself", exc_info=True, extra={"lock": self.name}
         )
 
+    def _is_endless(self, timeout: float | None) -> bool:
+        """Return whether a wait in virtual time has no end of its own: no timeout, a holder that renews."""
+        virtual = virtual_time(self._store())
+        if virtual is None or timeout is not None:
+            return False
+        held = holder(self._store(), self.name, self.tenant)
+        return held is not None and held.token in virtual.renewals
+
     def _held_error(self) -> LockHeld:
         held = holder(self._store(), self.name, self.tenant)
         if held is None:  # released in between
@@ -317,11 +331,8 @@ class Lock:
     _aheld_error = twin(_held_error)
 
 
-class _Renewal:
-    """Renews a lock in a thread of its own, each third of its time to live.
-
-    While the store does not answer, the thread retries until the lock has expired; then it is lost.
-    """
+class _Renewal(ABC):
+    """Renews a lock while its ``with`` block runs."""
 
     def __init__(self, lock: Lock, acquired: float, ttl: float) -> None:
         self.pid = os.getpid()
@@ -329,17 +340,65 @@ class _Renewal:
         self._ttl = ttl
         self._expires = acquired + ttl
         self._is_refused = False
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="evenbeat-lock", daemon=True)
-        self._thread.start()
 
     @property
     def is_lost(self) -> bool:
-        return self._is_refused or steady_clock() >= self._expires
+        return self._is_refused or self.clock() >= self._expires
 
     def extended(self, asked: float) -> None:
         """Note that the lock is held for its time to live, counted from when the store was asked."""
         self._expires = max(self._expires, asked + self._ttl)
+
+    @abstractmethod
+    def clock(self) -> float:
+        """Return the time in seconds, by the clock that the lock expires by."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop renewing."""
+
+
+class _VirtualRenewal(_Renewal):
+    """Renews a lock whenever virtual time moves, however far."""
+
+    def __init__(self, lock: Lock, acquired: float, ttl: float, virtual: VirtualTime, store: Store) -> None:
+        super().__init__(lock, acquired, ttl)
+        self._virtual = virtual
+        self._store = store
+        self._token = lock.token
+        virtual.renewals[self._token] = self._renew
+
+    def clock(self) -> float:
+        return self._store.now() / 1000
+
+    def stop(self) -> None:
+        self._virtual.renewals.pop(self._token, None)
+
+    def _renew(self, instant: Instant) -> None:
+        if self.is_lost:
+            return
+        # From the present on, since the lock would have expired at the instant itself.
+        length = timedelta(milliseconds=instant - self._store.now() + round(self._ttl * 1000))
+        if extend(self._store, self._lock.name, length, self._token, self._lock.tenant):
+            self.extended(instant / 1000)
+        else:
+            self._is_refused = True
+
+
+class _ThreadRenewal(_Renewal):
+    """Renews a lock in a thread of its own, each third of its time to live.
+
+    While the store does not answer, the thread retries until the lock has expired; then it is lost.
+    """
+
+    def __init__(self, lock: Lock, acquired: float, ttl: float) -> None:
+        super().__init__(lock, acquired, ttl)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="evenbeat-lock", daemon=True)
+        self._thread.start()
+
+    def clock(self) -> float:
+        return steady_clock()
 
     def stop(self) -> None:
         self._stopping.set()

@@ -13,7 +13,7 @@ from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Key, act_on_all
 from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
-from evenbeat.app.session import AppSession, apause, clock_of
+from evenbeat.app.session import AppSession, apause, clock_of, pause, virtual_time
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
@@ -225,7 +225,7 @@ class Runs:
         for seconds in _pauses(timeout, store):
             if run.state in FINAL_STATES:
                 break
-            store.wait(seconds)
+            _wait(store, seconds, is_endless=timeout is None)
             run = self._record(id, tenant)
         return self._session.info(run)
 
@@ -236,7 +236,7 @@ class Runs:
         for seconds in _pauses(timeout, store):
             if run.state in FINAL_STATES:
                 break
-            await apause(store, seconds)
+            await apause(store, seconds, is_endless=timeout is None)
             run = await self.aget(id, tenant=tenant)
         return run
 
@@ -378,6 +378,14 @@ class Runs:
 
 def _brief(query: RunQuery) -> RunQuery:
     return replace(query, without=LARGE_FIELDS)
+
+
+def _wait(store: Store, seconds: float, *, is_endless: bool) -> None:
+    """Wait for a hint; on a store in virtual time, let that time pass."""
+    if virtual_time(store) is None:
+        store.wait(seconds)
+    else:
+        pause(store, seconds, is_endless=is_endless)
 
 
 def _pauses(timeout: Duration | None, store: Store) -> Iterator[float]:

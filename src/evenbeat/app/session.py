@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any, Protocol, cast, get_args
 
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_label, check_task
+from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, RunExists, shown
@@ -122,31 +123,49 @@ class AppSession:
         return name, "null" if payload is None else text, local
 
 
-def is_virtual(store: Store) -> bool:
-    """Return whether a store is in virtual time."""
-    return hasattr(store, "pass_time")
+class VirtualTime(Protocol):
+    """What a store in virtual time has beside the methods of ``Store``."""
+
+    renewals: dict[str, Callable[[Instant], object]]
+    """Renew the locks that ``with`` blocks hold, by their tokens. Each is called before the time moves, with
+    the time that it moves to."""
+
+    def pass_time(self, seconds: float, is_endless: bool) -> None:
+        """Let time pass for a caller that waits.
+
+        Raise an error if the wait ``is_endless``, that is, has no end of its own, and nothing more happens
+        that could end it.
+        """
 
 
-def pause(store: Store, seconds: float) -> None:
-    """Wait; on a store in virtual time, let that time pass."""
-    pass_time = getattr(store, "pass_time", time.sleep)
-    pass_time(seconds)
+def virtual_time(store: Store) -> VirtualTime | None:
+    """Return the virtual time of a store; None if it is in real time."""
+    return cast(VirtualTime, store) if hasattr(store, "pass_time") else None
 
 
-async def apause(store: Store, seconds: float) -> None:
-    """Wait without holding a thread; on a store in virtual time, let that time pass."""
+def pause(store: Store, seconds: float, *, is_endless: bool) -> None:
+    """Wait; on a store in virtual time, let that time pass. ``is_endless`` as in ``VirtualTime``."""
+    virtual = virtual_time(store)
+    if virtual is None:
+        time.sleep(seconds)
+    else:
+        virtual.pass_time(seconds, is_endless)
+
+
+async def apause(store: Store, seconds: float, *, is_endless: bool) -> None:
+    """``pause``, awaited. Holds no thread while it waits."""
     import asyncio
 
-    pass_time = getattr(store, "pass_time", None)
-    if pass_time is None:
+    virtual = virtual_time(store)
+    if virtual is None:
         await asyncio.sleep(seconds)
     else:
-        await twin(pass_time)(seconds)
+        await twin(virtual.pass_time)(seconds, is_endless)
 
 
 def clock_of(store: Store, real: Callable[[], float]) -> Callable[[], float]:
     """Return the clock, in seconds, that measures waits: the real one, or that of a store in virtual time."""
-    return (lambda: store.now() / 1000) if is_virtual(store) else real
+    return real if virtual_time(store) is None else (lambda: store.now() / 1000)
 
 
 def refuse_other(

@@ -156,7 +156,7 @@ class VirtualScheduler:
         The next ``travel`` or ``run_pending`` catches up on missed ticks, by each schedule's policy.
         """
         self._declare()
-        self._clock.advance(outage)
+        self._store.move_to(self._clock.now + read_duration(outage, "outage"))
         return self.now
 
     atravel = twin(travel)
@@ -200,10 +200,10 @@ class VirtualScheduler:
             self._travelling = False
         return self._store.finished[before:]
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, is_endless: bool) -> None:
         """Let time pass for a caller that waits for a run or a lock: nobody else does."""
         ended = self._travel(self._clock.now + max(1, round(seconds * 1000)), LIMIT)
-        if not ended and self._upcoming is None:
+        if is_endless and not ended and self._upcoming is None:
             raise EvenbeatError(
                 f"nothing more happens after {write_instant(self._clock.now)}: this wait would never end"
             )
@@ -258,14 +258,14 @@ class _Journey:
         """Step until ``end``; return when something is due after it."""
         try:
             while (due := self._do_what_is_due()) is not None and due <= end:
-                self._clock.now = due
+                self._store.move_to(due)
                 self._rollups.write(due)
         finally:
             # Also after an error: record the runs that were executed.
             self._worker.drain()
             self._worker.step(self._clock.now)
             self._rollups.write(self._clock.now, is_last=True)
-        self._clock.now = end
+        self._store.move_to(end)
         return due
 
     def _do_what_is_due(self) -> Instant | None:
@@ -306,7 +306,9 @@ class VirtualStore(MemoryStore):
         self.finished: list[Run] = []
         self.woken: Counter[str] = Counter()
         self.started: Counter[str] = Counter()
-        self.while_waiting: Callable[[float], object] | None = None
+        self.while_waiting: Callable[[float, bool], object] | None = None
+        self.renewals: dict[str, Callable[[Instant], object]] = {}
+        self._time = clock
         self.transactions = Transactions()
         self.changes = 0
         """The number of hints so far: every change by a user gives one."""
@@ -371,13 +373,18 @@ class VirtualStore(MemoryStore):
 
     def wait(self, timeout: float) -> bool:
         seen = self.changes
-        self.pass_time(timeout)
+        self.pass_time(timeout, is_endless=True)
         return self.changes != seen
 
-    def pass_time(self, seconds: float) -> None:
-        """Let virtual time pass for a caller that waits."""
+    def pass_time(self, seconds: float, is_endless: bool) -> None:
         if self.while_waiting is not None:
-            self.while_waiting(seconds)
+            self.while_waiting(seconds, is_endless)
+
+    def move_to(self, instant: Instant) -> None:
+        """Move the time, with all locks that ``with`` blocks hold."""
+        for renew in list(self.renewals.values()):
+            renew(instant)
+        self._time.now = instant
 
 
 class _StillNode(Node):
