@@ -131,7 +131,7 @@ def test_a_with_block_renews_the_lock_and_releases_it(store: Watched) -> None:
 
 def test_the_renewal_waits_for_a_store_that_comes_back(store: Watched) -> None:
     with lock_on(store, "60s") as lock:
-        assert lock._renewal is not None
+        assert isinstance(lock._renewal, locks._ThreadRenewal)
         lock._renewal._stopping.set()  # the thread of this lock sleeps for 20 s; this one is stepped by hand
         lock._renewal._thread.join(30)
         lock._renewal._stopping.clear()
@@ -157,7 +157,7 @@ def test_a_lock_that_was_taken_away_is_lost_and_the_block_says_so(store: Watched
             assert held is not None
             store.delete_record("lock", "default", "import", held.version)
             assert lock_on(store).try_acquire()
-            assert lock._renewal is not None
+            assert isinstance(lock._renewal, locks._ThreadRenewal)
             lock._renewal._thread.join(30)
             assert lock.is_lost
             with pytest.raises(LockLost):

@@ -84,7 +84,7 @@ def test_lists_and_looks_read_no_payload_that_they_do_not_show(app: Scheduler, r
     assert reads.of(lambda: app.runs.page(brief=True)) == (0, 0)
     assert reads.of(lambda: app.failures()) == (0, RUNS // 2)
     store = app.store
-    assert reads.of(lambda: RunChanges().look(store, store.now())) == (0, 0)
+    assert reads.of(lambda: RunChanges().poll(store, store.now())) == (0, 0)
     assert reads.of(lambda: Catalogue().refresh(store)) == (0, 0)
     assert reads.of(lambda: app.schedules.account("report", "1h")) == (0, 0)
 

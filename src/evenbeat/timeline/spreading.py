@@ -21,7 +21,7 @@ _WORTHWHILE = 3 / 4
 # A longer spread is not tried once the peak is that low.
 _ENOUGH = 1 / 4
 # Schedules that are examined, over all peaks: 3 us each.
-_LOOKED_AT = 20_000
+_EXAMINED = 20_000
 
 
 class ProposedSpread(NamedTuple):
@@ -59,7 +59,7 @@ def propose_spreads(
     """
     found: list[ProposedSpread] = []
     is_open = np.ones(len(load.schedules), np.bool_)
-    left = _LOOKED_AT
+    left = _EXAMINED
     for peak in peaks:
         chosen = peak.once[is_open[peak.once]][:left]
         if len(found) == limit or peak.runs < _HIGH or len(chosen) < 2:
