@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import os
 import pty
 import subprocess
@@ -11,17 +9,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from evenbeat import Scheduler, acting_as, every
 from evenbeat.app.acting import this_user
 from evenbeat.cli import store_input
 from evenbeat.cli.root import root
 from evenbeat.core.records import Record
+from tests.unit.test_cli_store import answered, failed, printed, run
 
 MONDAY = 1_772_438_400_000
 
@@ -55,34 +52,6 @@ def app(clock: Clock, tmp_path: Path) -> Iterator[Scheduler]:
     clock.now += 60_000
     yield scheduler
     scheduler.close()
-
-
-def run(*args: str) -> Result:
-    # click before 8.2 mixes stderr into stdout by default.
-    mixes = "mix_stderr" in inspect.signature(CliRunner).parameters
-    options: dict[str, Any] = {"mix_stderr": False} if mixes else {}
-    result = CliRunner(**options).invoke(root, args, prog_name="evenbeat")
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def printed(*args: str, code: int = 0) -> str:
-    result = run(*args)
-    assert (result.exit_code, result.stderr) == (code, ""), result.stderr
-    return result.stdout
-
-
-def answered(*args: str, code: int = 0) -> dict[str, Any]:
-    document = json.loads(printed(*args, "--json", code=code))
-    assert isinstance(document, dict)
-    return document
-
-
-def failed(*args: str, code: int = 1) -> str:
-    result = run(*args)
-    assert (result.exit_code, result.stdout) == (code, ""), result.output
-    return result.stderr
 
 
 def subjects(*args: str) -> list[str]:

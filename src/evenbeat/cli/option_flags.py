@@ -25,6 +25,17 @@ _TAKES: dict[str, tuple[Any, str]] = {
 }
 
 
+def added(*options: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
+    """Return a decorator that adds arguments and options, which the help lists in this order."""
+
+    def decorate(function: _Function) -> _Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 def run_options(function: _Function) -> _Function:
     """Add all of ``RunOptions``."""
     return _add(function, *RUN.values())

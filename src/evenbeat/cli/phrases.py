@@ -34,5 +34,5 @@ def warning_lines(schedule: Schedule) -> Iterator[str]:
 
 
 def one_line(text: str) -> str:
-    """Return the line of a text that names the error: its first one, or one of a Python traceback."""
-    return printable(error_line(text), keep="")
+    """Return the first line of a text, or of a Python traceback the line that names the error."""
+    return printable(error_line(text), keep="") if text.strip() else ""

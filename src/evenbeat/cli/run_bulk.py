@@ -13,6 +13,7 @@ from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.bulk import BulkAction, act_on_all, limit_option
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.option_flags import added
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.run_filter import read_filter, run_filter_options
 from evenbeat.cli.store_input import opened, store_options
@@ -47,7 +48,7 @@ class RunAction(NamedTuple):
 
 def run_bulk_options(action: RunAction) -> Callable[[_Function], _Function]:
     """Return a decorator that adds the argument and all options of the action's command."""
-    options = (
+    return added(
         click.argument("run_id", metavar="[ID]", required=False),
         click.option("--all", "every", is_flag=True, help="All runs that match these options; asks first."),
         click.option(
@@ -62,13 +63,6 @@ def run_bulk_options(action: RunAction) -> Callable[[_Function], _Function]:
         store_options,
         json_option,
     )
-
-    def decorate(function: _Function) -> _Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
 
 
 def act(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from evenbeat.app.runs import RunFilter
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.option_flags import added
 from evenbeat.cli.store_input import all_tenants_option, complete_schedule
 from evenbeat.core.instants import from_ms
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-_OPTIONS = (
+run_filter_options = added(
     click.option(
         "--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only runs of this schedule."
     ),
@@ -30,13 +28,6 @@ _OPTIONS = (
     click.option("--until", metavar="WHEN", help="Only runs that were running, or ended, before this."),
     all_tenants_option,
 )
-
-
-def run_filter_options(function: _Function) -> _Function:
-    """Add the options that choose runs."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def read_filter(app: Scheduler, local: LocalTime, options: dict[str, Any]) -> RunFilter:

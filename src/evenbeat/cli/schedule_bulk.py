@@ -12,6 +12,7 @@ from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.bulk import BulkAction, act_on_all, limit_option
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.option_flags import added
 from evenbeat.cli.output import json_option
 from evenbeat.cli.schedule_filter import is_narrowed, read_filter, schedule_filter_options
 from evenbeat.cli.store_input import complete_schedule, store_options
@@ -44,7 +45,7 @@ def schedule_bulk_options(
     action: ScheduleAction, yes_help: str = "With --all: don't ask."
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that adds the name and all options of the action's command."""
-    options = (
+    return added(
         click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_schedule),
         click.option(
             "--all", "every", is_flag=True, help="All schedules that match these options; asks first."
@@ -60,13 +61,6 @@ def schedule_bulk_options(
         store_options,
         json_option,
     )
-
-    def decorate(function: _Function) -> _Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
 
 
 def read_bulk_flags(name: str | None, given: dict[str, Any]) -> BulkFlags:

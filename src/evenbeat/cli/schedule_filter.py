@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from evenbeat.app.schedule_search import ScheduleFilter
+from evenbeat.cli.option_flags import added
 from evenbeat.cli.store_input import all_tenants_option, complete_tag
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-_OPTIONS = (
+schedule_filter_options = added(
     click.option(
         "--text", metavar="TEXT", help="Only schedules with this text in the name, task, tags or description."
     ),
@@ -36,13 +34,6 @@ _OPTIONS = (
     ),
     all_tenants_option,
 )
-
-
-def schedule_filter_options(function: _Function) -> _Function:
-    """Add the options that choose schedules."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def read_filter(options: dict[str, Any]) -> ScheduleFilter:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import click
 
 from evenbeat.cli.failures import ExpressionRefused, naming_flag
 from evenbeat.cli.local import now
+from evenbeat.cli.option_flags import added
 from evenbeat.core.forecasts import TriggerExplanation
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.observe.trigger_explanations import explain_trigger, read_written
 from evenbeat.triggers import At, Cron, Every
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 EXPRESSIONS = """\b
 EXPR is the text of a trigger:
@@ -29,27 +27,24 @@ Quote it, so that the shell leaves the * alone.
 """
 
 
-def trigger_arguments(function: _Function) -> _Function:
-    """Add EXPR, --tz, --from and --name, as ``explain_input`` takes them."""
-    for decorate in (
-        click.option("--name", metavar="NAME", help="The schedule's name, which decides the value of H."),
-        click.option(
-            "--from",
-            "since",
-            metavar="WHEN",
-            show_default="now",
-            help="Show ticks after this: 2026-03-01T09:00, in the trigger's zone if it has no offset.",
-        ),
-        click.option(
-            "--tz",
-            metavar="ZONE",
-            show_default="UTC",
-            help="Zone of a cron, such as Europe/Berlin; for other triggers, the zone of the dates shown.",
-        ),
-        click.argument("expr", nargs=-1, required=True, metavar="EXPR"),
-    ):
-        function = decorate(function)
-    return function
+trigger_arguments = added(
+    click.argument("expr", nargs=-1, required=True, metavar="EXPR"),
+    click.option(
+        "--tz",
+        metavar="ZONE",
+        show_default="UTC",
+        help="Zone of a cron, such as Europe/Berlin; for other triggers, the zone of the dates shown.",
+    ),
+    click.option(
+        "--from",
+        "since",
+        metavar="WHEN",
+        show_default="now",
+        help="Show ticks after this: 2026-03-01T09:00, in the trigger's zone if it has no offset.",
+    ),
+    click.option("--name", metavar="NAME", help="The schedule's name, which decides the value of H."),
+)
+"""Adds EXPR, --tz, --from and --name, as ``explain_input`` takes them."""
 
 
 def read_trigger_input(expr: tuple[str, ...], *, tz: str | None, name: str | None) -> Cron | Every | At:

@@ -132,7 +132,7 @@ def _attempt_table(run: Run, local: LocalTime) -> Fitted:
             Column("started", ["" if a.started_at is None else local.near(a.started_at) for a in rows]),
             Column("took", [took_of(attempt) for attempt in rows], drop=1, justify="right"),
             Column("worker", [attempt.worker or "" for attempt in rows], drop=2, wraps=16),
-            Column("error", [one_line(attempt.error) if attempt.error else "" for attempt in rows], wraps=24),
+            Column("error", [one_line(attempt.error or "") for attempt in rows], wraps=24),
         ]
     )
 
