@@ -1293,6 +1293,7 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=_LATELY, until=_LATELY + 1),
         "runs that wait for a retry": RunQuery(retrying=True),
         "ended runs": RunQuery(finished_since=_LATELY),
+        "new runs of a tenant": RunQuery(tenant="t", created_since=_LATELY),
         "failed runs of a tenant": RunQuery(tenant="t", states=("failed",), finished_since=_LATELY),
     }
     found: dict[str, tuple[str, Any]] = {}

@@ -582,6 +582,7 @@ def hot_statements() -> dict[str, str]:
         "runs before": RunQuery(until=2),
         "runs that wait for a retry": RunQuery(retrying=True),
         "ended runs": RunQuery(finished_since=1),
+        "new runs of a tenant": RunQuery(tenant="t", created_since=1),
         "ended runs of a schedule": RunQuery(tenant="t", schedule="s", states=("failed",), finished_since=1),
     }
     found = {name: f"{history.search_statement(query)[0]} LIMIT ?" for name, query in searches.items()}

@@ -194,6 +194,8 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Only runs that were running, or ended, at or after this instant, as ``was_running`` says."""
     until: Instant | None = None
     """Only runs that were running, or ended, before this instant."""
+    created_since: Instant | None = None
+    """Only runs that were created at or after this instant. Reads no earlier ones."""
     finished_since: Instant | None = None
     """Only runs that ended at or after this instant. Reads these alone, however long the history is."""
     without: tuple[LargeField, ...] = ()
@@ -233,6 +235,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
             and (self.cancel_requested is None or run.cancel_requested == self.cancel_requested)
             and (not self.retrying or is_retrying(run))
             and ((self.since is None and self.until is None) or was_running(run, self.since, self.until))
+            and (self.created_since is None or run.created_at >= self.created_since)
             and (
                 self.finished_since is None
                 or (run.finished_at is not None and run.finished_at >= self.finished_since)

@@ -54,6 +54,9 @@ def conditions(
         where.append("coalesce(run.started_at, run.finished_at) IS NOT NULL")
         where.append(f"(run.finished_at IS NULL OR run.finished_at >= {placeholder})")
         values.append(query.since)
+    if query.created_since is not None:
+        where.append(f"run.created_at >= {placeholder}")
+        values.append(query.created_since)
     if query.finished_since is not None:
         where.append(f"run.finished_at >= {placeholder}")
         values.append(query.finished_since)

@@ -125,6 +125,8 @@ def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
     if query.since is not None:
         where.append({"$or": [{"started_at": {"$exists": True}}, {"finished_at": {"$exists": True}}]})
         where.append({"$or": [{"finished_at": {"$exists": False}}, {"finished_at": {"$gte": query.since}}]})
+    if query.created_since is not None:
+        where.append({"created_at": {"$gte": query.created_since}})
     if query.until is not None:
         began = {"started_at": {"$lt": query.until}}
         ended = {"started_at": {"$exists": False}, "finished_at": {"$lt": query.until}}

@@ -158,6 +158,8 @@ def _from_index(session: Session, query: RunQuery, after: tuple[Instant, str] | 
         runs += some
         if len(runs) > query.limit or last is None:
             return runs
+        if query.created_since is not None and last[0] < query.created_since:
+            return runs
         position = last
 
 

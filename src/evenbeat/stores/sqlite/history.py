@@ -73,6 +73,8 @@ def _sources(query: RunQuery) -> list[_Source]:
         over = _ended_since(query.since)
         parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
+    if query.created_since is not None:
+        return [(f"{runs} INDEXED BY evenbeat_runs_newest", [], [])]
     if query.tenant is not None and query.schedule is not None:
         return [(f"{runs} INDEXED BY evenbeat_runs_of_schedule", [], [])]
     return [(runs, [], [])]

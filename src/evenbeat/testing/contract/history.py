@@ -58,6 +58,25 @@ class HistoryContract(Contract):
         with pytest.raises(InvalidValue, match="cursor"):
             store.find_runs(RunQuery(cursor="?"))
 
+    def test_runs_are_found_from_an_instant_of_their_creation_on(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        store.add_runs(
+            [
+                run(f"r{at}", run_at=clock.now, created_at=clock.now + at // 2, tenant=f"t{at % 2}")
+                for at in range(12)
+            ]
+        )
+        everything = self.runs(store)
+        for fields in ({}, {"tenant": "t1"}, {"states": ("queued",)}, {"ids": ("r1", "r5", "r9")}):
+            for limit in (1, 100):
+                wanted = self.runs(store, created_since=clock.now + 3, limit=limit, **fields)
+                assert wanted == [
+                    each for each in self.runs(store, **fields) if each.created_at >= clock.now + 3
+                ]
+        assert len(self.runs(store, created_since=clock.now)) == len(everything)
+        assert self.runs(store, created_since=clock.now + 6) == []
+
     def test_a_search_for_runs_leaves_out_large_fields(self, store: Store, clock: VirtualClock) -> None:
         many = [f"r{at:02}" for at in range(6)]
         store.add_runs(
