@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import Execution, Record
+from evenbeat.core.records import Execution, Record, ScheduleRecord
 from evenbeat.rules import attempts
-from evenbeat.stores.base import RunQuery
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery
 from evenbeat.web.catalogue import Catalogue
 from evenbeat.web.change import Change, coalesced
 from evenbeat.web.changes import ChangeWatch
-from evenbeat.web.run_changes import MANY
 from tests.web.activity import Activity
+
+MANY = Change("run", "many")
 
 
 class Listeners:
-    """An audience that keeps what it gets."""
+    """A receiver that keeps what it gets: for a client of all tenants, unless a test says otherwise."""
 
     def __init__(self) -> None:
-        self.is_watched = True
-        self.published: list[tuple[int, Sequence[Change]]] = []
-        self.forgotten = 0
+        self.audiences: dict[str | None, float] = {None: 0.0}
+        self.published: list[tuple[int, dict[str | None, Sequence[Change]]]] = []
 
-    def publish(self, instant: int, changes: Sequence[Change]) -> None:
-        self.published.append((instant, list(changes)))
-
-    def forget(self) -> None:
-        self.forgotten += 1
+    def publish(self, instant: int, found: Mapping[str | None, Sequence[Change]]) -> None:
+        self.published.append((instant, dict(found)))
 
 
 class Watched:
@@ -47,7 +44,7 @@ class Watched:
     def poll(self, after: str = "1s", **fields: Any) -> list[Change]:
         self.activity.clock.advance(after)
         self.seconds += 1
-        return self.watch.step(**fields)
+        return self.watch.step(**fields).get(None, [])
 
 
 @pytest.fixture
@@ -205,7 +202,7 @@ def test_ends_that_workers_record_after_an_outage_are_reported(watched: Watched)
     watched.activity.store.unavailable.clear()
     assert watched.poll("1m") == [run("started", "short"), Change("store", "back")]
     # The worker could not reach the store, either. The watch does not know the run by this time.
-    watched.watch._runs._running = frozenset()  # type: ignore[union-attr]
+    watched.watch._runs[None]._running = frozenset()
     watched.activity.succeed(claimed, at=end)
     assert watched.poll() == [run("succeeded", "short")]
     assert watched.poll("20s") == []
@@ -256,10 +253,9 @@ def test_a_poll_at_a_store_at_rest_reads_few_runs(watched: Watched) -> None:
     watched.activity.store.queries.clear()
     watched.poll()
     limits = [q.limit for q in watched.activity.store.queries if isinstance(q, RunQuery) and q.states is None]
-    assert limits == [20, 500]
-    assert [q.finished_since for q in watched.activity.store.queries if isinstance(q, RunQuery)][
-        -1
-    ] is not None
+    assert limits == [500, 500]
+    queries = [q for q in watched.activity.store.queries if isinstance(q, RunQuery) and q.states is None]
+    assert all((q.created_since or q.finished_since) is not None for q in queries)
 
 
 def test_schedules_are_reported_as_created_updated_and_deleted(watched: Watched) -> None:
@@ -321,7 +317,7 @@ def test_changes_that_were_found_before_the_store_failed_are_published(watched: 
         run("queued", "r"),
         Change("store", "unavailable"),
     ]
-    assert watched.listeners.published[-1][1] == found
+    assert watched.listeners.published[-1][1] == {None: found}
     watched.activity.store.unavailable.clear()
     assert watched.poll() == [Change("store", "back")]
 
@@ -334,34 +330,36 @@ def test_each_poll_publishes_the_instant_of_the_store_even_without_changes(watch
 
 
 def test_without_listeners_the_watch_only_refreshes_the_catalogue(watched: Watched) -> None:
-    watched.listeners.is_watched = False
+    watched.listeners.audiences = {}
     watched.poll()
     watched.activity.store.queries.clear()
     for _ in range(3):
         assert watched.poll() == []
     assert watched.activity.store.queries == []
-    assert watched.listeners.forgotten == 1
     watched.activity.enqueue("r")
-    watched.activity.put("s")
-    assert watched.poll() == [Change("schedule", "created", "default", "s")]
+    watched.poll()
+    assert any(isinstance(query, ScheduleQuery) for query in watched.activity.store.queries)
     about_runs = [query for query in watched.activity.store.queries if isinstance(query, RunQuery)]
     assert [query.states for query in about_runs] == [("failed",)]
 
 
 def test_a_hint_refreshes_the_catalogue_at_once(watched: Watched) -> None:
-    watched.listeners.is_watched = False
+    watched.listeners.audiences = {}
     watched.poll()
-    watched.activity.put("s")
-    assert watched.poll(is_hinted=True) == [Change("schedule", "created", "default", "s")]
+    watched.activity.store.queries.clear()
+    watched.poll()
+    assert watched.activity.store.queries == []
+    watched.poll(is_hinted=True)
+    assert watched.activity.store.queries != []
 
 
 def test_listeners_that_come_back_get_the_changes_of_the_last_seconds(watched: Watched) -> None:
-    watched.listeners.is_watched = False
+    watched.listeners.audiences = {}
     watched.poll()
     watched.activity.enqueue("missed")
     watched.poll("10m")
     watched.activity.enqueue("r")
-    watched.listeners.is_watched = True
+    watched.listeners.audiences = {None: 0.0}
     assert watched.poll() == [run("queued", "r"), Change("node", "many"), Change("quarantine", "many")]
 
 
@@ -401,11 +399,14 @@ def test_the_last_change_of_a_subject_counts() -> None:
         (Change("run", "failed", "other", "r"), False),
         (Change("quarantine", "added", "other", "s"), False),
         (Change("node", "joined", None, "n"), False),
-        (Change("run", "many"), True),
+        (Change("run", "many"), False),
+        (Change("run", "many", "acme"), True),
         (Change("store", "unavailable"), True),
     ],
 )
-def test_a_client_of_a_tenant_sees_its_own_changes_and_those_of_nobody(change: Change, visible: bool) -> None:
+def test_a_client_of_a_tenant_sees_its_own_changes_and_those_of_the_store(
+    change: Change, visible: bool
+) -> None:
     assert change.is_visible_to("acme") is visible
     assert change.is_visible_to(None)
 
@@ -445,3 +446,119 @@ def test_changes_that_a_refresh_for_a_request_found_are_reported(watched: Watche
     watched.activity.put("s")
     watched.watch._catalogue.refresh(watched.activity.store)
     assert watched.poll() == [Change("schedule", "created", "default", "s")]
+
+
+MOST = 12
+
+
+def act(activity: Activity, number: int) -> None:
+    """Do to a quiet tenant what users and nodes do, a part at each step."""
+    match number:
+        case 0:
+            activity.enqueue("mine", "acme", priority=9)
+        case 1:
+            activity.put("own", "acme")
+            (held,) = activity.claim()
+            assert held.id == "mine"
+        case 2:
+            note = Record(kind="quarantine", tenant="acme", key="own", body="{}")
+            activity.store.put_record(note)
+            (held,) = activity.store.find_runs(RunQuery(ids=("mine",))).items
+            activity.fail(held)
+        case 3:
+            activity.retry("mine")
+        case 4:
+            activity.put("own", "acme", description="changed")
+            activity.enqueue("second", "acme", created_at=activity.clock.now - 4_000, priority=9)
+
+
+def busy(activity: Activity, number: int) -> None:
+    """Let another tenant change more of everything than a poll names."""
+    activity.put_many(
+        [
+            ScheduleRecord(
+                name=f"s{number}-{at}",
+                tenant="busy",
+                task="work",
+                trigger="every 1h",
+                created_at=activity.clock.now,
+                updated_at=activity.clock.now,
+            )
+            for at in range(MOST + 1)
+        ]
+    )
+    for at in range(MOST + 1):
+        activity.enqueue(f"busy{number}-{at:03}", "busy", queue="busy")
+        activity.store.put_record(
+            Record(kind="quarantine", tenant="aaa", key=f"q{number}-{at:03}", body="{}")
+        )
+    claim = Claim(
+        worker="w",
+        token=f"busy{number}",
+        limit=MOST + 1,
+        now=activity.clock.now,
+        lease=30_000,
+        queues=("busy",),
+    )
+    for each in activity.store.claim_runs(claim).runs:
+        if number % 2:  # some go on
+            activity.succeed(each)
+        activity.note_audit(each.id, "retry")
+
+
+def stream_of_acme(*, others_are_busy: bool, others_watch: bool) -> list[list[Change]]:
+    watched = Watched()
+    watched.listeners.audiences = {None: 0.0, "busy": 0.0} if others_watch else {}
+    watched.poll()
+    watched.poll()
+    watched.listeners.audiences["acme"] = 0.0
+    found = []
+    for number in range(8):
+        act(watched.activity, number)
+        if others_are_busy:
+            busy(watched.activity, number)
+        watched.poll("2s")
+        found.append(list(watched.listeners.published[-1][1]["acme"]))
+    return found
+
+
+def test_a_tenant_gets_the_same_changes_whatever_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenbeat.web.run_changes.MOST", MOST)
+    monkeypatch.setattr("evenbeat.web.changes.MOST_NAMED", MOST)
+    alone = stream_of_acme(others_are_busy=False, others_watch=False)
+    assert [(change.subject, change.kind) for changes in alone for change in changes] == [
+        ("run", "queued"),
+        ("quarantine", "many"),
+        ("schedule", "created"),
+        ("run", "started"),
+        ("run", "failed"),
+        ("run", "queued"),
+        ("quarantine", "added"),
+        ("schedule", "updated"),
+        ("run", "queued"),
+    ]
+    assert stream_of_acme(others_are_busy=False, others_watch=True) == alone
+    assert stream_of_acme(others_are_busy=True, others_watch=False) == alone
+    assert stream_of_acme(others_are_busy=True, others_watch=True) == alone
+
+
+def test_a_tenant_with_many_changes_of_its_own_gets_many(watched: Watched) -> None:
+    watched.listeners.audiences = {None: 0.0, "acme": 0.0, "other": 0.0}
+    watched.poll()
+    for number in range(501):
+        watched.activity.enqueue(f"r{number}", "acme")
+    watched.activity.enqueue("r", "other")
+    assert watched.poll() == [MANY]
+    found = watched.listeners.published[-1][1]
+    assert found["acme"] == [Change("run", "many", "acme")]
+    assert found["other"] == [run("queued", "r", "other")]
+
+
+def test_the_first_poll_for_a_tenant_reaches_back_to_its_first_client(watched: Watched) -> None:
+    watched.activity.enqueue("before", "acme")
+    watched.poll("10s")
+    watched.activity.enqueue("after", "acme")
+    watched.listeners.audiences = {None: 0.0, "acme": 12.0}
+    watched.poll("9s")
+    found = watched.listeners.published[-1][1]["acme"]
+    assert [change.id for change in found if change.subject == "run"] == ["after"]

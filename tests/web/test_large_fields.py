@@ -17,7 +17,7 @@ from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim, Page, RunQuery
 from evenbeat.stores.sqlite.store import SqliteStore
 from evenbeat.web.catalogue import Catalogue
-from evenbeat.web.run_changes import RunChanges
+from evenbeat.web.run_changes import RunChanges, read
 
 RUNS = 12
 SAMPLE = 5
@@ -78,13 +78,15 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     app.close()
 
 
-def test_lists_and_looks_read_no_payload_that_they_do_not_show(app: Scheduler, reads: Reads) -> None:
+def test_lists_and_polls_read_no_payload_that_they_do_not_show(app: Scheduler, reads: Reads) -> None:
     assert reads.of(lambda: app.runs.list(limit=RUNS)) == (RUNS, RUNS // 2)
     assert reads.of(lambda: app.runs.list(brief=True)) == (0, 0)
     assert reads.of(lambda: app.runs.page(brief=True)) == (0, 0)
     assert reads.of(lambda: app.failures()) == (0, RUNS // 2)
     store = app.store
-    assert reads.of(lambda: RunChanges().poll(store, store.now())) == (0, 0)
+    assert reads.of(lambda: read(store, None, 0)) == (0, 0)
+    incomplete = read(store, None, 0)._replace(has_all_by_hand=False)
+    assert reads.of(lambda: RunChanges("default", 0).poll(store, store.now(), incomplete)) == (0, 0)
     assert reads.of(lambda: Catalogue().refresh(store)) == (0, 0)
     assert reads.of(lambda: app.schedules.account("report", "1h")) == (0, 0)
 

@@ -79,8 +79,16 @@ class Scene:
         """Publish from another thread, as the watch does."""
         self.instant += 1_000
         self.clock.seconds += 1
-        await asyncio.to_thread(self.hub.publish, self.instant, changes)
+        await asyncio.to_thread(self.publish_now, *changes)
         await asyncio.sleep(0)
+
+    def publish_now(self, *changes: Change) -> None:
+        """Publish to each audience what it may see."""
+        found = {
+            tenant: [change for change in changes if change.is_visible_to(tenant)]
+            for tenant in self.hub.audiences
+        }
+        self.hub.publish(self.instant, found)
 
     async def __aenter__(self) -> Scene:
         return self
@@ -210,7 +218,7 @@ async def test_a_client_that_missed_nothing_gets_nothing(scene: Scene) -> None:
 async def test_a_quiet_client_comes_back_with_the_id_of_its_last_heartbeat(scene: Scene) -> None:
     client = await scene.connect("acme")
     for number in range(streams.MOST_FRAMES + 1):
-        scene.hub.publish(scene.instant, [run(f"r{number}", "other")])
+        scene.publish_now(run(f"r{number}", "other"))
     await asyncio.sleep(0)
     scene.clock.seconds += streams.HEARTBEAT_SECONDS
     await scene.hub.send_heartbeats()
@@ -226,7 +234,8 @@ async def test_a_quiet_client_comes_back_with_the_id_of_its_last_heartbeat(scene
 def test_an_unknown_id_resets_the_client(last_id: str) -> None:
     @in_loop
     async def test(scene: Scene) -> None:
-        scene.hub._number = scene.hub._complete_since = 1_000
+        scene.hub._number = 1_000
+        await (await scene.connect("acme")).leave()
         await scene.publish(run("r"))
         client = await scene.connect("acme", last_event_id=last_id)
         assert client.take() == [("reset", {})]
@@ -248,20 +257,35 @@ async def test_an_id_that_is_older_than_the_kept_frames_resets_the_client(scene:
 @in_loop
 async def test_the_number_of_kept_frames_is_bounded(scene: Scene) -> None:
     client = await scene.connect("acme")
-    for number in range(streams.MOST_FRAMES + 1):
-        scene.hub.publish(scene.instant, [run(f"r{number}", "other")])
-    assert len(scene.hub._frames) == streams.MOST_FRAMES
-    back = await scene.connect("acme", last_event_id=client.last_id)
+    with patch.object(streams, "MOST_FRAMES", 10):
+        for _ in range(11):
+            scene.publish_now(run("r"))
+        assert len(scene.hub._histories["acme"]._frames) == 10
+        back = await scene.connect("acme", last_event_id=client.last_id)
     assert back.take() == [("reset", {})]
 
 
 @in_loop
 async def test_the_number_of_kept_changes_is_bounded(scene: Scene) -> None:
-    changes = [run(f"r{number}") for number in range(500)]
-    for _ in range(streams.MOST_CHANGES // 500 + 50):
-        scene.hub.publish(scene.instant, changes)
-    assert scene.hub._kept_changes == sum(len(frame.changes) for frame in scene.hub._frames)
-    assert scene.hub._kept_changes == streams.MOST_CHANGES
+    client = await scene.connect("acme")
+    changes = [run(f"r{number}") for number in range(300)]
+    for _ in range(streams.MOST_CHANGES // 300 + 2):
+        scene.publish_now(*changes)
+    history = scene.hub._histories["acme"]
+    assert history._kept_changes == sum(len(frame.changes) for frame in history._frames)
+    assert history._kept_changes == streams.MOST_CHANGES // 300 * 300
+    assert (await scene.connect("acme", last_event_id=client.last_id)).take() == [("reset", {})]
+
+
+@in_loop
+async def test_a_tenant_can_come_back_however_busy_others_are(scene: Scene) -> None:
+    client, _ = await scene.connect("acme"), await scene.connect(None)
+    await client.leave()
+    await scene.publish(run("mine"))
+    for _ in range(50):
+        scene.publish_now(*(run(f"r{number}", "other") for number in range(500)))
+    back = await scene.connect("acme", last_event_id=client.last_id)
+    assert back.ids() == ["mine"]
 
 
 @in_loop
@@ -272,13 +296,18 @@ async def test_a_client_that_missed_too_much_is_reset(scene: Scene) -> None:
     await scene.publish(run("one more"))
     back = await scene.connect("acme", last_event_id=client.last_id)
     assert back.take() == [("reset", {})]
-    assert (await scene.connect("other", last_event_id=client.last_id)).take() == []
 
 
 @in_loop
 async def test_ids_from_before_a_time_without_watch_are_reset(scene: Scene) -> None:
     client = await scene.connect("acme")
-    scene.hub.forget()
+    await scene.connect("other")
+    await client.leave()
+    scene.clock.seconds += streams._LINGER_SECONDS - 1
+    assert scene.hub.audiences.keys() == {"acme", "other"}
+    scene.clock.seconds += 1
+    # Whether somebody of another tenant is there makes no difference.
+    assert scene.hub.audiences.keys() == {"other"}
     back = await scene.connect("acme", last_event_id=client.last_id)
     assert back.take() == [("reset", {})]
     await scene.publish(run("r"))
@@ -289,7 +318,7 @@ async def test_ids_from_before_a_time_without_watch_are_reset(scene: Scene) -> N
 @in_loop
 async def test_a_frame_under_way_when_a_client_comes_back_is_not_sent_twice(scene: Scene) -> None:
     client = await scene.connect("acme")
-    scene.hub.publish(scene.instant, [run("r")])  # delivered when the loop goes on
+    scene.publish_now(run("r"))  # delivered when the loop goes on
     back = await scene.connect("acme", last_event_id=client.last_id)
     assert back.ids() == ["r"]
     await scene.publish(run("q"))
@@ -403,7 +432,7 @@ async def test_streams_end_when_the_server_stops(scene: Scene) -> None:
     assert scene.hub.clients == 0
     late = Client(scene.hub.subscription("acme"))
     assert not await late.read()
-    scene.hub.publish(scene.instant, [run("r")])
+    scene.publish_now(run("r"))
 
 
 @in_loop
@@ -421,20 +450,20 @@ def test_a_subscription_that_is_never_read_is_not_a_client() -> None:
     hub = Hub()
     parts: AsyncIterator[bytes] = sse(hub.subscription("acme"))
     assert hub.clients == 0
-    assert not hub.is_watched
+    assert hub.audiences == {}
     del parts
 
 
 @in_loop
 async def test_the_watch_goes_on_for_a_minute_after_the_last_client(scene: Scene) -> None:
-    watched = [scene.hub.is_watched]
+    watched = [bool(scene.hub.audiences)]
     client = await scene.connect("acme")
     scene.clock.seconds += 3_600
-    watched.append(scene.hub.is_watched)
+    watched.append(bool(scene.hub.audiences))
     await client.leave()
     for seconds in (59, 1):
         scene.clock.seconds += seconds
-        watched.append(scene.hub.is_watched)
+        watched.append(bool(scene.hub.audiences))
     assert watched == [False, True, True, False]
 
 
@@ -449,13 +478,13 @@ def test_a_hub_serves_another_event_loop_after_the_first_is_closed() -> None:
     async def second() -> None:
         client = Client(hub.subscription("acme"))
         await client.read()
-        hub.publish(1, [run("r")])
+        hub.publish(1, {"acme": [run("r")]})
         await client.read()
         assert client.ids() == ["r"]
         await client.leave()
 
     asyncio.run(first())
-    hub.publish(1, [run("lost")])
+    hub.publish(1, {"acme": [run("lost")]})
     asyncio.run(second())
     assert hub.clients == 0
 

@@ -22,7 +22,7 @@ ChangeKind: TypeAlias = Literal[
     "removed",  # a note that a row can't be read
     "unavailable",
     "back",  # the store
-    "many",  # more subjects of this kind than are named; or it is not known which
+    "many",  # more subjects of this kind, and of the tenant if it has one, than are named
 ]
 
 
@@ -46,9 +46,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_visible_to(self, tenant: str | None) -> bool:
         """Return whether a client of a tenant may see the change; None stands for a client of all tenants.
 
-        Everybody sees that the store is unavailable, and that many subjects have changed: neither says whose.
+        Everybody sees that the store is unavailable.
         """
-        return tenant is None or self.tenant == tenant or self.subject == "store" or self.kind == "many"
+        return tenant is None or self.tenant == tenant or self.subject == "store"
 
 
 def coalesced(changes: list[Change]) -> list[Change]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.records import Record
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.base import Store
 from evenbeat.web.catalogue import Catalogue
 from evenbeat.web.change import Change, Subject
-from evenbeat.web.run_changes import RunChanges
+from evenbeat.web.run_changes import RunChanges, read
 
 MOST_NAMED = 500
 """How many schedules or quarantine notes the changes of one poll name. Beyond that, they say "many"."""
@@ -33,18 +34,16 @@ _STOP_SECONDS = 5.0
 _log = logging.getLogger("evenbeat.web.changes")
 
 
-class Audience(Protocol):
+class Receiver(Protocol):
     """The receiver of changes: ``Hub``, which passes them on to its clients."""
 
     @property
-    def is_watched(self) -> bool:
-        """Whether anybody follows the changes, or did so a moment ago and may come back."""
+    def audiences(self) -> Mapping[str | None, float]:
+        """The tenants whose changes somebody follows, or followed a moment ago, with the seconds since the
+        first of them came; None stands for all tenants."""
 
-    def publish(self, instant: Instant, changes: Sequence[Change]) -> None:
-        """Take the changes up to an instant of the store, also if there are none."""
-
-    def forget(self) -> None:
-        """Note that polling stops here: nobody can continue from an earlier change."""
+    def publish(self, instant: Instant, found: Mapping[str | None, Sequence[Change]]) -> None:
+        """Take the changes for each audience up to an instant of the store, also if there are none."""
 
 
 class ChangeWatch:
@@ -58,23 +57,23 @@ class ChangeWatch:
         self,
         store: Store,
         catalogue: Catalogue,
-        audience: Audience,
+        receiver: Receiver,
         *,
         idle_refresh: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
-        self._audience = audience
+        self._receiver = receiver
         self._idle_refresh = idle_refresh
         self._clock = clock
         self._refreshed_at: float | None = None
         self._refresh_took = 0.0
         self._instant: Instant = 0
         """The store's time at the last poll that reached it."""
-        self._runs: RunChanges | None = None
-        """None while nobody follows the changes."""
-        self._records = _RecordChanges()
+        self._runs: dict[str | None, RunChanges] = {}
+        self._records: dict[str | None, _RecordChanges] = {}
+        """By audience. What one of them gets does not depend on what others do."""
         self._is_store_away = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="evenbeat-web-changes", daemon=True)
@@ -89,38 +88,38 @@ class ChangeWatch:
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
 
-    def step(self, is_hinted: bool = False) -> list[Change]:
-        """Poll for changes, publish and return them.
+    def step(self, is_hinted: bool = False) -> dict[str | None, list[Change]]:
+        """Poll for changes, publish and return them, by audience.
 
-        If the store is unavailable, reports it once, and the next poll covers the time since the last
+        If the store is unavailable, says so once, and the next poll covers the time since the last
         successful one. ``is_hinted`` says that something in the store may have changed.
         """
-        is_watched = self._audience.is_watched
-        if not is_watched and self._runs is not None:
-            self._runs = None
-            self._audience.forget()
-        is_refresh_due = self._is_refresh_due(is_eager=is_watched or is_hinted)
-        if not is_watched and not is_refresh_due:
-            return []
-        found: list[Change] = []
+        audiences = self._receiver.audiences
+        self._runs = {tenant: runs for tenant, runs in self._runs.items() if tenant in audiences}
+        self._records = {tenant: each for tenant, each in self._records.items() if tenant in audiences}
+        is_refresh_due = self._is_refresh_due(is_eager=bool(audiences) or is_hinted)
+        if not audiences and not is_refresh_due:
+            return {}
+        found: dict[str | None, list[Change]] = {}
         try:
             now = self._store.now()
             if is_refresh_due:
                 self._refresh()
             # These include changes that a refresh for a request found.
             schedules = [Change("schedule", *change) for change in self._catalogue.take_changes()]
-            found += _named("schedule", schedules)
-            if is_watched:
-                self._poll(found, now)
+            audiences = self._receiver.audiences  # some may have come meanwhile
+            found |= {tenant: _named("schedule", tenant, schedules) for tenant in audiences}
+            if found:
+                self._poll(found, audiences, now)
             self._instant = now
         except StoreUnavailable as error:
-            # Publishes also the changes that were found before the store failed: no later look finds them.
-            found += self._lost(error)
+            # Publishes also the changes that were found before the store failed: no later poll finds them.
+            self._add_to_all(found, self._lost(error))
         else:
-            found += self._reached()
+            self._add_to_all(found, self._reached())
         finally:
             # Without changes, too: the position of the clients moves on.
-            self._audience.publish(self._instant, found)
+            self._receiver.publish(self._instant, found)
         return found
 
     def _is_refresh_due(self, *, is_eager: bool) -> bool:
@@ -137,16 +136,33 @@ class ChangeWatch:
         self._refreshed_at = self._clock()
         self._refresh_took = 0.0 if is_first else self._refreshed_at - began
 
-    def _poll(self, found: list[Change], now: Instant) -> None:
+    def _add_to_all(self, found: dict[str | None, list[Change]], more: list[Change]) -> None:
+        if more:
+            for tenant in self._receiver.audiences:
+                found.setdefault(tenant, []).extend(more)
+
+    def _poll(
+        self, found: dict[str | None, list[Change]], audiences: Mapping[str | None, float], now: Instant
+    ) -> None:
         """Add the changes to ``found``, each as soon as it is found."""
-        if self._runs is None:
-            self._runs, self._records = RunChanges(), _RecordChanges()
-        found += self._runs.poll(self._store, now)
-        found += self._records.poll(self._store, now)
+        self._runs = {
+            tenant: self._runs.get(tenant) or RunChanges(tenant, now - int(seconds * 1000))
+            for tenant, seconds in audiences.items()
+        }
+        self._records = {tenant: self._records.get(tenant) or _RecordChanges(tenant) for tenant in audiences}
+        reading = read(self._store, None, min(runs.since(now) for runs in self._runs.values()))
+        for tenant, runs in self._runs.items():
+            found[tenant] += runs.poll(self._store, now, reading)
+        due = [tenant for tenant, records in self._records.items() if records.is_due(now)]
+        if due:
+            nodes = self._store.find_records("node") if None in due else []
+            notes = self._store.find_records("quarantine", limit=MOST_NAMED)
+            for tenant in due:
+                found[tenant] += self._records[tenant].poll(self._store, now, nodes, notes)
 
     def _lost(self, error: StoreUnavailable) -> list[Change]:
-        if self._runs is not None:
-            self._runs.interrupted()
+        for runs in self._runs.values():
+            runs.interrupted()
         if self._is_store_away:
             return []
         _log.warning("the store is unavailable, retrying: %s", error, extra={"component": "web"})
@@ -178,7 +194,7 @@ class ChangeWatch:
 
     def _wait(self) -> bool:
         """While nobody follows the changes, sleep until a hint arrives, for at most a second."""
-        if self._stopping.is_set() or self._audience.is_watched:
+        if self._stopping.is_set() or self._receiver.audiences:
             return False
         try:
             return self._store.wait(_POLL_EVERY)
@@ -188,31 +204,54 @@ class ChangeWatch:
 
 
 class _RecordChanges:
-    """Compares the records of nodes and of quarantined rows with those of the last poll."""
+    """Compares the records of nodes and of quarantined rows with those of the last poll.
 
-    def __init__(self) -> None:
+    Nodes belong to no tenant: only clients of all tenants see them.
+    """
+
+    def __init__(self, tenant: str | None) -> None:
+        self._tenant = tenant
         self._polled_at: Instant | None = None
         self._nodes: frozenset[str] = frozenset()
         self._notes: dict[tuple[str, str], int] = {}
 
-    def poll(self, store: Store, now: Instant) -> list[Change]:
+    def is_due(self, now: Instant) -> bool:
         last = self._polled_at
-        if last is not None and last <= now < last + _RECORDS_EVERY:
+        return last is None or not last <= now < last + _RECORDS_EVERY
+
+    def poll(self, store: Store, now: Instant, nodes: list[Record], notes: list[Record]) -> list[Change]:
+        """Return the changes since the last poll. ``notes`` are those of all tenants, at most MOST_NAMED."""
+        changes = self._node_changes(frozenset(record.key for record in nodes))
+        if self._tenant is not None:
+            if len(notes) >= MOST_NAMED:
+                notes = store.find_records("quarantine", self._tenant, limit=MOST_NAMED)
+            notes = [record for record in notes if record.tenant == self._tenant]
+        versions = {(record.tenant, record.key): record.version for record in notes}
+        added = [
+            Change("quarantine", "added", *key)
+            for key, version in versions.items()
+            if version != self._notes.get(key)
+        ]
+        removed = [Change("quarantine", "removed", *key) for key in self._notes if key not in versions]
+        is_first = self._polled_at is None
+        self._polled_at, self._notes = now, versions
+        if is_first:
+            # There is nothing to compare with. A client that read the notes before may be out of date, so it
+            # has to read them again.
+            return [*changes, Change("quarantine", "many", self._tenant)]
+        return changes + _named("quarantine", self._tenant, added + removed)
+
+    def _node_changes(self, nodes: frozenset[str]) -> list[Change]:
+        if self._tenant is not None:
             return []
-        nodes = frozenset(record.key for record in store.find_records("node"))
-        found = store.find_records("quarantine", limit=MOST_NAMED)
-        notes = {(record.tenant, record.key): record.version for record in found}
-        changes = [Change("node", "joined", id=name) for name in sorted(nodes - self._nodes)]
-        changes += [Change("node", "left", id=name) for name in sorted(self._nodes - nodes)]
-        added = [Change("quarantine", "added", *key) for key in notes if notes[key] != self._notes.get(key)]
-        removed = [Change("quarantine", "removed", *key) for key in self._notes if key not in notes]
-        self._polled_at, self._nodes, self._notes = now, nodes, notes
-        if last is None:
-            # The first poll has nothing to compare with. A client that read the nodes before it may be out of
-            # date, so it has to read them again.
-            return [Change("node", "many"), Change("quarantine", "many")]
-        return changes + _named("quarantine", added + removed)
+        before, self._nodes = self._nodes, nodes
+        if self._polled_at is None:
+            return [Change("node", "many")]
+        joined = [Change("node", "joined", id=name) for name in sorted(nodes - before)]
+        return joined + [Change("node", "left", id=name) for name in sorted(before - nodes)]
 
 
-def _named(subject: Subject, changes: list[Change]) -> list[Change]:
-    return changes if len(changes) <= MOST_NAMED else [Change(subject, "many")]
+def _named(subject: Subject, tenant: str | None, changes: list[Change]) -> list[Change]:
+    """Return the changes of a tenant, or "many" if there are too many to name."""
+    own = [change for change in changes if change.is_visible_to(tenant)]
+    return own if len(own) <= MOST_NAMED else [Change(subject, "many", tenant)]

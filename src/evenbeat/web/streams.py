@@ -8,6 +8,9 @@ changes, whether or not it found any: it does not say whether another tenant's s
 starts at random, so that ids of another process are not mistaken for ours. A client that comes back names the
 last id that it got (``Last-Event-ID``), and gets the changes since then, from frames of the last 10 minutes.
 If these do not reach back far enough, it gets the event ``reset`` and has to read everything again.
+
+**Tenants.** Each tenant with clients has its own history of frames. What its clients get does not depend on
+the changes or the clients of other tenants.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -36,8 +39,8 @@ RETRY_MS = 3_000
 """After how long a client connects again."""
 
 MOST_FRAMES = 1_000
-MOST_CHANGES = 50_000
-"""How many changes all kept frames have together."""
+MOST_CHANGES = 1_000
+"""How many changes the kept frames of a tenant have together."""
 KEPT_SECONDS = 600.0
 MOST_WAITING = 10
 """How many frames wait for a slow client."""
@@ -59,59 +62,98 @@ class _Frame(NamedTuple):
     changes: tuple[Change, ...]
 
 
+class _History:
+    """The frames of a tenant, or of all tenants, for clients that come back.
+
+    Each tenant has its own. So the time for which a client can come back does not depend on how busy other
+    tenants are.
+    """
+
+    def __init__(self, number: int, now: float) -> None:
+        self.began_at = self.left_at = now
+        self.clients = 0
+        self._frames: deque[_Frame] = deque()
+        self._kept_changes = 0
+        self._complete_since = number
+
+    def add(self, frame: _Frame) -> None:
+        self._frames.append(frame)
+        self._kept_changes += len(frame.changes)
+        self.drop_old_frames(frame.published_at)
+
+    def since(self, last: int) -> list[Change] | None:
+        """Return the changes after a number; None if they are not known any more, or too many."""
+        if last < self._complete_since:
+            return None
+        changes = [change for frame in self._frames if frame.number > last for change in frame.changes]
+        seen = coalesced(changes)
+        return seen if len(seen) <= MOST_RESUMED else None
+
+    def drop_old_frames(self, now: float) -> None:
+        while self._frames and (
+            len(self._frames) > MOST_FRAMES
+            or self._kept_changes > MOST_CHANGES
+            or self._frames[0].published_at < now - KEPT_SECONDS
+        ):
+            frame = self._frames.popleft()
+            self._kept_changes -= len(frame.changes)
+            self._complete_since = frame.number
+
+
 class Hub:
     """Passes changes on to the clients of one process. Its clients belong to one event loop.
 
-    ``publish``, ``forget``, ``close`` and ``is_watched`` may be used from any thread.
+    ``publish``, ``close`` and ``audiences`` may be used from any thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        # Protects the frames and their numbers. The event loop alone changes the subscriptions.
+        # Protects the histories and the number. The event loop alone changes the subscriptions.
         self._lock = threading.Lock()
-        self._frames: deque[_Frame] = deque()
-        self._kept_changes = 0
-        self._number = self._complete_since = secrets.randbelow(1 << 31)
+        self._histories: dict[str | None, _History] = {}
+        self._number = secrets.randbelow(1 << 31)
         self._instant: Instant = 0
         self._subscriptions: dict[Subscription, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: tuple[asyncio.Task[None], ...] = ()
-        self._left_at: float | None = None
         self._is_closed = False
 
     @property
-    def is_watched(self) -> bool:
-        """Whether there are clients, or were a minute ago."""
-        left_at = self._left_at
-        return bool(self._subscriptions) or (left_at is not None and self.clock() - left_at < _LINGER_SECONDS)
+    def audiences(self) -> dict[str | None, float]:
+        """The tenants that have clients, or had some a minute ago, with the seconds since the first one came;
+        None stands for all tenants.
+
+        Drops the history of the others: nobody polls for their changes, so their clients have to read
+        everything again when they come back.
+        """
+        with self._lock:
+            now = self.clock()
+            self._histories = {
+                tenant: history
+                for tenant, history in self._histories.items()
+                if history.clients or now - history.left_at < _LINGER_SECONDS
+            }
+            return {tenant: now - history.began_at for tenant, history in self._histories.items()}
 
     @property
     def clients(self) -> int:
         return len(self._subscriptions)
 
-    def publish(self, instant: Instant, changes: Sequence[Change]) -> None:
-        """Pass on the changes that a poll at this instant of the store has found, if any."""
+    def publish(self, instant: Instant, found: Mapping[str | None, Sequence[Change]]) -> None:
+        """Pass on the changes that a poll at this instant of the store found for each audience, if any."""
+        frames: dict[str | None, _Frame] = {}
         with self._lock:
             self._number += 1
             self._instant = instant
-            if not changes:
-                return
-            frame = _Frame(self._number, instant, self.clock(), tuple(changes))
-            self._frames.append(frame)
-            self._kept_changes += len(frame.changes)
-            self._drop_old_frames()
+            for tenant, changes in found.items():
+                visible = tuple(change for change in changes if change.is_visible_to(tenant))
+                if visible and tenant in self._histories:
+                    frames[tenant] = _Frame(self._number, instant, self.clock(), visible)
+                    self._histories[tenant].add(frames[tenant])
             loop = self._loop
-        if loop is not None:
+        if frames and loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and with it every stream
-                loop.call_soon_threadsafe(self._deliver, frame)
-
-    def forget(self) -> None:
-        """Drop all frames, and reset every client that comes back: changes from now on may be missing."""
-        with self._lock:
-            self._number += 1
-            self._complete_since = self._number
-            self._frames.clear()
-            self._kept_changes = 0
+                loop.call_soon_threadsafe(self._deliver, frames)
 
     def close(self) -> None:
         """End all streams. Call it before the server waits for its connections to end."""
@@ -142,9 +184,10 @@ class Hub:
             subscription.end()
             return
         with self._lock:
-            self._drop_old_frames()
             position, shown = self._number, f"{self._instant}-{self._number}"
             missed = self._missed(subscription)
+            history = self._histories.setdefault(subscription.tenant, _History(position, self.clock()))
+            history.clients += 1
         # A frame up to here that is not delivered yet is contained in the missed changes, or older than the
         # stream.
         subscription.position = position
@@ -160,6 +203,7 @@ class Hub:
             if not self._loop.is_closed():
                 raise RuntimeError("the streams of a hub belong to one event loop")
             self._subscriptions.clear()
+            self._histories.clear()
             self._tasks = ()
         self._loop = loop
         if not self._tasks and not self._is_closed:
@@ -172,38 +216,25 @@ class Hub:
         """Return the changes since the last id of a client; None if they are not known any more."""
         if subscription.last_event_id is None:
             return []
+        history = self._histories.get(subscription.tenant)
         match = _ID.fullmatch(subscription.last_event_id)
-        if match is None or not self._complete_since <= int(match[1]) <= self._number:
+        if history is None or match is None or int(match[1]) > self._number:
             return None
-        last = int(match[1])
-        changes = [change for frame in self._frames if frame.number > last for change in frame.changes]
-        seen = coalesced([change for change in changes if change.is_visible_to(subscription.tenant)])
-        return seen if len(seen) <= MOST_RESUMED else None
+        history.drop_old_frames(self.clock())
+        return history.since(int(match[1]))
 
-    def _drop_old_frames(self) -> None:
-        oldest = self.clock() - KEPT_SECONDS
-        while self._frames and (
-            len(self._frames) > MOST_FRAMES
-            or self._kept_changes > MOST_CHANGES
-            or self._frames[0].published_at < oldest
-        ):
-            frame = self._frames.popleft()
-            self._kept_changes -= len(frame.changes)
-            self._complete_since = frame.number
-
-    def _deliver(self, frame: _Frame) -> None:
-        shown = f"{frame.instant}-{frame.number}"
+    def _deliver(self, frames: Mapping[str | None, _Frame]) -> None:
         encoded: dict[str | None, bytes] = {}
         for subscription in self._subscriptions:
-            if subscription.position >= frame.number:
+            tenant = subscription.tenant
+            frame = frames.get(tenant)
+            if frame is None or subscription.position >= frame.number:
                 continue
             subscription.position = frame.number
-            tenant = subscription.tenant
+            shown = f"{frame.instant}-{frame.number}"
             if tenant not in encoded:
-                visible = [change for change in frame.changes if change.is_visible_to(tenant)]
-                encoded[tenant] = _encoded(shown, visible) if visible else b""
-            if encoded[tenant]:
-                subscription.push(encoded[tenant])
+                encoded[tenant] = _encoded(shown, frame.changes)
+            subscription.push(encoded[tenant])
             if subscription.waiting > MOST_WAITING:
                 subscription.replace(_reset(shown))
 
@@ -227,8 +258,13 @@ class Hub:
 
     def finish(self, subscription: Subscription) -> None:
         """Remove a client."""
-        self._subscriptions.pop(subscription, None)
-        self._left_at = self.clock()
+        if subscription in self._subscriptions:
+            del self._subscriptions[subscription]
+            with self._lock:
+                history = self._histories.get(subscription.tenant)
+                if history is not None:
+                    history.clients -= 1
+                    history.left_at = self.clock()
         if not self._subscriptions:
             for task in self._tasks:
                 task.cancel()
