@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -194,7 +195,9 @@ def test_only_the_thread_of_the_pool_is_here(pool: Jobs) -> None:
     assert not pool.is_here
 
 
-def test_jobs_on_a_loop_that_breaks_end_once_and_others_go_on(pool: Jobs) -> None:
+def test_jobs_on_a_loop_that_breaks_end_once_and_others_go_on(
+    pool: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
     begun = threading.Event()
 
     def fails() -> None:
@@ -219,3 +222,6 @@ def test_jobs_on_a_loop_that_breaks_end_once_and_others_go_on(pool: Jobs) -> Non
     assert other.result() == broken.result() == "broken: bad file descriptor"
     pool.submit([after])
     assert after.result() == 1
+    gc.collect()
+    # The pool has reported both: asyncio does not add that their tasks never ended.
+    assert [record.getMessage() for record in caplog.records] == ["the event loop broke, and is replaced"]

@@ -193,6 +193,8 @@ class CoroutinePool(ABC, Generic[Job, Result]):
                     self._run(loop)
             except Exception as error:
                 self._has_loop.clear()
+                if self._loop is not None:
+                    self._loop.set_exception_handler(_ignore_lost_task)
                 self._loop = self._probe = None
                 _log.exception("the event loop broke, and is replaced")
                 self._abandon(error)
@@ -266,6 +268,11 @@ def _run_on(run: Callable[[], Any]) -> bool:
         _log.error("a task of a job wanted to end the process: %r", error)
         return False
     return True
+
+
+def _ignore_lost_task(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Do nothing. asyncio reports each task of a loop that broke as "destroyed but pending"; the pool has
+    logged that the loop broke, and reported the jobs."""
 
 
 async def _awaited(function: Callable[[], Awaitable[Any]], context: Context) -> Any:
