@@ -36,9 +36,9 @@ class Adapter(ABC):
     """Changes to runs that make them unreadable, as ``damage_run`` takes them."""
     unknown_state: ClassVar[Any]
     """A change that gives a schedule a state that this version does not know."""
-    fields: ClassVar[Sequence[str]] = ()
-    """The fields of a schedule that ``set_field`` sets; none where a test of each would take too long."""
-    values: ClassVar[Sequence[Any]] = ()
+    fields: ClassVar[Sequence[str]]
+    """The fields of a schedule that ``set_field`` sets."""
+    values: ClassVar[Sequence[Any]]
     """Values that most fields must not have."""
 
     def __init__(self, url: str, clock: VirtualClock) -> None:
@@ -90,9 +90,9 @@ class Adapter(ABC):
     @abstractmethod
     def damage_run(self, run_id: str, damage: Any) -> None: ...
 
+    @abstractmethod
     def set_field(self, name: str, field: str, value: Any) -> None:
         """Set a field of a schedule to any value that the database takes."""
-        raise NotImplementedError
 
     def has_position(self, damage: Any) -> bool:
         """Whether a schedule with this damage has its place in the order of listings."""
@@ -192,6 +192,8 @@ class PostgresAdapter(Adapter):
     run_damage = ("execution = 'x'", "cause = 'fate'")
     unknown_state = "state = 'dreaming'"
     tables = ("schedules", "runs", "skipped", "statistics", "records", "logs")
+    fields = tuple(field for field in rows.SCHEDULE if field not in ("tenant", "name", "format"))
+    values: ClassVar[Sequence[str]] = ("NULL", "-1", "9223372036854775807", "''", "'{nonsense'")
 
     def make(self, **options: Any) -> PostgresStore:
         return PostgresStore(self.url, self.clock, **options)
@@ -235,6 +237,11 @@ class PostgresAdapter(Adapter):
 
     def damage_run(self, run_id: str, damage: str) -> None:
         self._damage("runs", damage, f"id = '{run_id}'")
+
+    def set_field(self, name: str, field: str, value: str) -> None:
+        # The type of the column or NOT NULL may refuse the value: the row stays as it was.
+        with suppress(psycopg.DataError, psycopg.IntegrityError, psycopg.errors.DatatypeMismatch):
+            self.damage_schedule(name, f"{field} = {value}")
 
 
 class RedisAdapter(Adapter):

@@ -50,9 +50,7 @@ def test_an_unreadable_schedule_sleeps_and_its_neighbours_fire(
     can_be_deleted(store, "d")
 
 
-@pytest.mark.parametrize(
-    "adapter", some((name for name, kind in ADAPTERS.items() if kind.fields), "redis"), indirect=True
-)
+@pytest.mark.parametrize("adapter", some(ADAPTERS, "redis"), indirect=True)
 def test_no_value_of_any_field_affects_neighbours_or_keeps_a_schedule_from_being_replaced(
     adapter: Adapter, clock: VirtualClock
 ) -> None:
