@@ -16,9 +16,9 @@ from evenbeat.core.checks import check_one_of
 from evenbeat.core.ids import instant_of, new_key
 from evenbeat.core.instants import Instant, Moment, read_period
 from evenbeat.core.records import Record
-from evenbeat.errors import InvalidValue
 from evenbeat.rules import auditing
 from evenbeat.stores.base import Store, check_limit
+from evenbeat.stores.pages import unknown_cursor
 
 # Inside the class, ``list`` is a method.
 Entries: TypeAlias = list[AuditEntry]
@@ -127,9 +127,7 @@ class Audit:
         if action is not None:
             check_one_of("action", action, ACTIONS)
         if cursor is not None and not _CURSOR.fullmatch(cursor):
-            raise InvalidValue(
-                "cursor is not one that a page gave", field="cursor", value=cursor, hint="start without one"
-            )
+            raise unknown_cursor(cursor)
         store = self._session.store()
         owner = None if all_tenants else self._session.tenant_of(tenant)
         period = _read_period(store.now(), since, until, cursor)

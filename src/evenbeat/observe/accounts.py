@@ -9,7 +9,7 @@ from evenbeat.core.explanations import Account
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Reason, ScheduleRecord
 from evenbeat.observe.run_explanations import Speaker
-from evenbeat.rules.accounts import Period, Tally
+from evenbeat.rules.accounts import Period, TickTally
 from evenbeat.rules.ticks import own_trigger
 
 _MOST_LISTED = 1_000
@@ -20,7 +20,7 @@ def account_view(
     row: ScheduleRecord,
     period: Period,
     expected: int,
-    counted: Tally,
+    counted: TickTally,
     *,
     moved: int,
     missing: Sequence[Instant],

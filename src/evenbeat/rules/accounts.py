@@ -28,7 +28,7 @@ class Period(NamedTuple):
     """Why it starts there."""
 
 
-class Tally(NamedTuple):
+class TickTally(NamedTuple):
     """The outcome of each tick of a period."""
 
     outcomes: Counter[Outcome]
@@ -82,7 +82,7 @@ def tally(
     ticks: Sequence[Instant],
     runs: Mapping[Instant, Sequence[RunRecord]],
     ledger: Iterable[Skipped],
-) -> Tally:
+) -> TickTally:
     """Return what became of each of these ticks, by the runs and the rows of the ledger that cover them."""
     given = trigger_since(schedule)
     # Older rows are about the ticks of an earlier trigger.
@@ -115,7 +115,7 @@ def tally(
                 outcomes[record] += 1
             if any(number > 1 for number in Counter(generation for generation, _ in found).values()):
                 doubled.append(tick)
-    return Tally(outcomes, states, tuple(unexplained), tuple(doubled))
+    return TickTally(outcomes, states, tuple(unexplained), tuple(doubled))
 
 
 def is_tick(trigger: Trigger, instant: Instant) -> bool:

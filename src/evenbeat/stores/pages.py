@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.base import Page, RunQuery, ScheduleQuery, Store
 
 Position: TypeAlias = tuple[Instant, str]
@@ -118,6 +118,14 @@ def read_position(cursor: str, kind: Any) -> Any:
         padded = cursor + "=" * (-len(cursor) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded.encode()), type=kind)
     except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise InvalidValue(
-            "cursor is not one that a page gave", field="cursor", value=cursor, hint="start without one"
-        ) from None
+        raise unknown_cursor(cursor) from None
+
+
+def unknown_cursor(cursor: str) -> InvalidValue:
+    """Return the refusal of a cursor that no page has returned."""
+    return InvalidValue(
+        f"cursor {shown(cursor)} is not one that a page gave",
+        field="cursor",
+        value=cursor,
+        hint="start without one",
+    )
