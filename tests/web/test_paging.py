@@ -47,3 +47,41 @@ def test_a_page_has_as_many_small_items_as_asked_for(site: Site) -> None:
             assert page["cursor"] is not None
         assert site.get(path, params={"limit": 70})["cursor"] is None
     assert site.get("schedules", params={"limit": 1})["matched"] == 70
+
+
+@pytest.mark.parametrize(
+    ("length", "asked", "items"),
+    [
+        # As many are read as fit, if they are like those before; at least one, if none would fit.
+        (10, [20, 80], 100),
+        (49, [20, 1], 21),
+        (100, [20], 20),
+    ],
+)
+def test_no_more_is_read_than_a_page_takes(
+    monkeypatch: pytest.MonkeyPatch, length: int, asked: list[int], items: int
+) -> None:
+    monkeypatch.setattr(paging, "LARGEST_PAGE", 1000)
+    reads: list[tuple[int, str | None]] = []
+
+    def read(most: int, cursor: str | None) -> paging.Part:
+        reads.append((most, cursor))
+        return paging.Part(["x" * (length - 2)] * most, f"after {len(reads)}")
+
+    page = paging.bounded(read, 500, "start")
+    assert [most for most, _ in reads] == asked
+    assert [cursor for _, cursor in reads] == ["start", "after 1"][: len(asked)]
+    assert (len(page["items"]), page["cursor"]) == (items, f"after {len(asked)}")
+
+
+def test_parts_without_items_are_passed_over() -> None:
+    """A search may look at many rows and find none."""
+    parts = [paging.Part([], "a"), paging.Part([], "b"), paging.Part([1, 2], None)]
+    asked: list[int] = []
+
+    def read(most: int, cursor: str | None) -> paging.Part:
+        asked.append(most)
+        return parts.pop(0)
+
+    page = paging.bounded(read, 30, None)
+    assert (len(page["items"]), page["cursor"], asked) == (2, None, [20, 20, 20])
