@@ -24,7 +24,12 @@ script) and runs the tests of that module until one fails. A person reads each m
 test is missing, or the code is not needed, or the mutant is accepted for a reason given below.
 
 Docstrings, annotations, assertions, and the texts of errors and log lines are not mutated: no test should pin
-them. A fixed seed draws the samples. A *timeout* (the tests did not end) counts as caught.
+them. A fixed seed draws the samples. A *timeout* (the tests did not end) counts as caught. Tests that are
+marked long do not run, and samples leave out the constants of Python modules: each takes every test, twice.
+
+The figures are those of the present code. An earlier run, before modules were renamed and moved into folders,
+tried 2,231 of 2,285 mutants of the rules, the façade, the ticker and the store in memory (98 % caught), and
+384 of 3,612 of the other loops and stores (89 %).
 """
 
 
@@ -109,6 +114,7 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         "*Score* is the share of tried mutants that were caught; accepted ones count against it. A sample",
         "of a dozen proves little. There is no total score: modules tried in full would dominate it.",
         "",
+        *_untried(chosen, results),
     ]
     present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}
     missed = list(survivors(chosen, results, accepted))
@@ -124,6 +130,13 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         if still:
             lines += [f"**{reason.text}** ({len(still)})", "", *map(_line, still), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _untried(chosen: Chosen, results: Results) -> list[str]:
+    """Return a sentence that names the modules of which no mutant was tried."""
+    found = scores(chosen, results, [])
+    missing = [f"`{score.module}` ({score.mutants})" for score in found if not score.tried]
+    return [f"Not tried in their present form: {', '.join(missing)}.", ""] if missing else []
 
 
 def _total(rows: list[Score]) -> Score:
