@@ -171,6 +171,8 @@ SUITES = (
             "tests/unit/test_changes.py",
             "tests/unit/test_changes_whole.py",
             "tests/unit/test_schedule_calls.py",
+            "tests/unit/test_waiting.py",
+            "tests/unit/test_audit.py",
         ),
     ),
     Suite(

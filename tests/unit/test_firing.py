@@ -21,6 +21,7 @@ from evenbeat.rules.firing import (
     Active,
     Planned,
     is_waiting,
+    may_be_stuck,
     plan,
     plan_or_defer,
     wakes_on_run_end,
@@ -382,6 +383,22 @@ def test_ticks_beyond_the_grace_and_beyond_the_limit_have_different_reasons() ->
     planned = plan(schedule, T + 10 * MINUTE)
     assert ticks(planned) == [9, 10]
     assert ledger(planned) == [(1, 4, 4, "late"), (5, 8, 4, "limit")]
+
+
+def test_a_schedule_may_be_stuck_if_it_sleeps_beyond_its_tick_and_its_share_of_the_spread() -> None:
+    spread = plan(made(spread=10_000), T + MINUTE).schedule
+    assert spread.next_tick is not None
+    assert spread.wake_at is not None
+    assert spread.wake_at > spread.next_tick
+    done, paused = replace(made(), next_tick=None), replace(made(), state="paused", wake_at=None)
+    for healthy in (spread, made(), done, paused):
+        assert not may_be_stuck(healthy)
+    for stuck in (
+        replace(spread, wake_at=spread.wake_at + 1),
+        replace(made(), wake_at=None),
+        replace(made(), damage="unreadable"),
+    ):
+        assert may_be_stuck(stuck)
 
 
 def test_a_schedule_is_waiting_once_its_due_tick_has_met_an_active_run() -> None:

@@ -136,6 +136,13 @@ def test_a_token_of_one_tenant_reaches_no_other(site: Site, endpoint: Endpoint) 
         assert_problem(response, 403, "foreign-tenant", "tenant")
 
 
+def test_a_token_may_name_its_own_tenant_and_one_without_a_tenant_any(site: Site) -> None:
+    site.app.schedules.add("report", every("1h"), "work", tenant="acme")
+    for own in ("acme", None):
+        page = site.get("schedules", tenant=own, params={"tenant": "acme"})
+        assert [found["name"] for found in page["items"]] == ["report"]
+
+
 def test_an_endpoint_must_say_who_may_call_it() -> None:
     from evenbeat.web.endpoint import endpoint
 
@@ -203,6 +210,15 @@ def test_the_address_comes_from_named_proxies_alone(app: Scheduler) -> None:
     # A household of IPv6 counts as one.
     assert gate.address("2001:db8:1:2::1", None) == gate.address("2001:db8:1:2:ffff::9", None)
     assert gate.address("2001:db8:1:3::1", None) != gate.address("2001:db8:1:2::1", None)
+
+
+def test_a_peer_without_an_address_counts_by_its_text(app: Scheduler) -> None:
+    """A server on a Unix socket has such peers; a proxy may report anything."""
+    gate = Gate(app.tokens, read_settings(proxies=["10.0.0.0/8"]))
+    assert gate.address("unix:", "198.51.100.1") == "unix:"
+    assert gate.address("10.1.2.3", "unknown, " + "x" * 100) == "x" * 64
+    with pytest.raises(Refused):
+        gate.check_origin(None, None)
 
 
 def test_ipv4_addresses_in_the_form_of_ipv6_are_distinguished(app: Scheduler) -> None:
@@ -288,9 +304,11 @@ def test_a_gate_remembers_a_bounded_number_of_addresses_and_tokens(
     assert {name: count for name, (count, _) in gate._failures.items()} == {"a": 1, "b": 1, "c": 2}
     refused_token(gate, "d")
     assert list(gate._failures) == ["d"]
+    believed = []
     for name in "abcd":
         gate.authenticate(f"Bearer {app.tokens.create(name).secret}", "e")
-    assert [token.name for token, _ in gate._believed.values()] == ["d"]
+        believed.append([token.name for token, _ in gate._believed.values()])
+    assert believed == [["a"], ["a", "b"], ["a", "b", "c"], ["d"]]
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer  ", "Basic evb_1_x", "evb_1_x"])
