@@ -294,6 +294,13 @@ def test_wrong_tokens_of_an_address_are_counted_for_a_minute(app: Scheduler) -> 
         gate.recognise("Bearer evb_1_x", "a")
 
 
+def test_a_token_that_no_text_can_be_is_wrong(app: Scheduler) -> None:
+    gate = Gate(app.tokens, WebSettings())
+    assert gate.recognise("Bearer \ud800", "a") is None
+    with pytest.raises(Refused, match="wrong, expired or revoked"):
+        gate.authenticate("Bearer evb_1_\ud800", "a")
+
+
 def test_a_gate_remembers_a_bounded_number_of_addresses_and_tokens(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
