@@ -36,7 +36,7 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="processes at a time (1)")
-    parser.add_argument("--again", action="store_true", help="retry survivors")
+    parser.add_argument("--again", action="store_true", help="retry survivors that are not accepted")
     parser.add_argument("--fresh", action="store_true", help="retry all")
     parser.add_argument(
         "--list", action="store_true", help="show survivors that are not accepted, and run nothing"
@@ -47,8 +47,9 @@ def main() -> int:
     servers.keep_data_in_memory()
     results = Results()
     chosen = list(_chosen(options.wanted))
+    accepted = read_accepted()
+    known = {mutant for reason in accepted for mutant in reason.mutants}
     if options.list or options.write:
-        accepted = read_accepted()
         if options.write:
             options.write.write_text(write_page(chosen, results, accepted))
         else:
@@ -66,7 +67,7 @@ def main() -> int:
             and (
                 options.fresh
                 or (found := results.get(mutant.id)) is None
-                or (options.again and found.survived)
+                or (options.again and found.survived and mutant.id not in known)
             )
         ]
         if todo:

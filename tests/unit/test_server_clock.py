@@ -95,5 +95,5 @@ def test_it_goes_on_by_the_steady_clock_of_this_machine(monkeypatch: pytest.Monk
     monkeypatch.setattr(server_clock, "steady_clock", lambda: seconds)
     clock = ServerClock(lambda: 5_000_000)
     assert clock.now() == 5_000_000
-    seconds = 7.25
-    assert clock.now() == 5_000_250
+    seconds = 17.5
+    assert clock.now() == 5_010_500
