@@ -281,6 +281,7 @@ def test_history_that_is_purged_while_it_is_read_is_not_missing(app: VirtualSche
     app.travel("60m")
     store = app.store
     assert isinstance(store, VirtualStore)
+    whole = account(app)
     read = store.find_skipped
 
     def purge_first(*args: Any, **options: Any) -> Any:
@@ -290,6 +291,7 @@ def test_history_that_is_purged_while_it_is_read_is_not_missing(app: VirtualSche
     store.find_skipped = purge_first  # type: ignore[method-assign]
     found = account(app)
     assert (found.counted_from_reason, found.expected, found.ran) == ("purged", 11, 11)
+    assert (found.counted_from, found.counted_until) == (NOON + 50 * MINUTE, whole.counted_until)
 
 
 def test_more_ticks_than_a_page_has_are_found(app: VirtualScheduler) -> None:
