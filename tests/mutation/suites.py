@@ -55,6 +55,8 @@ SUITES = (
         ),
         (
             "tests/unit/test_scheduler.py",
+            "tests/unit/test_scheduler_runs.py",
+            "tests/unit/test_scheduler_tasks.py",
             "tests/unit/test_scheduler_life.py",
             "tests/unit/test_schedule_calls.py",
             "tests/unit/test_run_calls.py",
@@ -151,6 +153,8 @@ SUITES = (
             "tests/unit/test_duties.py",
             "tests/unit/test_node.py",
             "tests/unit/test_scheduler.py",
+            "tests/unit/test_scheduler_runs.py",
+            "tests/unit/test_scheduler_tasks.py",
             f"{_SEEDS}::test_the_loops_of_the_product_keep_the_promise",
         ),
     ),

@@ -18,7 +18,7 @@ from evenbeat.app.acting import this_user
 from evenbeat.cli import store_input
 from evenbeat.cli.root import root
 from evenbeat.core.records import Record
-from tests.unit.test_cli_store import answered, failed, printed, run
+from tests.unit.cli_store import answered, failed, printed, run
 
 MONDAY = 1_772_438_400_000
 

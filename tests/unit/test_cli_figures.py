@@ -12,11 +12,11 @@ from evenbeat.node.counting import Counting
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.rollups import Rollups
 from evenbeat.rules.firing import plan
-from tests.unit import test_cli_store
-from tests.unit.test_cli_store import HOUR, MINUTE, Clock, answered, claim, fail, failed, printed
+from tests.unit import cli_store
+from tests.unit.cli_store import HOUR, MINUTE, Clock, answered, claim, fail, failed, printed
 
 # Fixtures: a store in this folder, and a clock that stands still on a Monday at 08:00 UTC.
-app, clock = test_cli_store.app, test_cli_store.clock
+app, clock = cli_store.app, cli_store.clock
 
 
 class Fed:
