@@ -154,6 +154,34 @@ def test_a_moved_tick_that_is_skipped_is_found_in_the_ledger(app: VirtualSchedul
     assert (found.expected, found.ran, found.moved, found.skipped) == (2, 1, 1, {})
 
 
+def test_a_tick_that_is_moved_exactly_onto_one_that_ran_is_not_missing(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", every("1m"), "work")
+    app.travel("2m")
+    assert app.now == NOON + 2 * MINUTE
+    app.schedules.reschedule("beat", app.now)  # 12:03 runs at 12:02, where a run is already
+    app.travel("3m")
+    found = account(app)
+    assert (found.expected, found.ran, found.moved) == (5, 4, 1)
+    assert len(app.runs.list()) == 5
+    assert app.schedules.why("beat", NOON + 3 * MINUTE).verdict == "rescheduled"
+    # One moved tick stands for one tick: another one without a record is missing.
+    store = app.store
+    assert isinstance(store, VirtualStore)
+    (lost,) = [run for run in app.runs.list() if run.tick == NOON + 4 * MINUTE]
+    del store._runs[lost.id]
+    assert ticks(app.schedules.account("beat"), "missing") == [4]
+
+
+def test_a_tick_that_is_moved_exactly_onto_a_skipped_one_is_not_missing(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", every("1m"), "work", catch_up="skip", grace="0s")
+    app.down_for("150s")
+    app.travel("30s")
+    app.schedules.reschedule("beat", app.now)
+    app.travel("3m")
+    found = account(app)
+    assert (found.expected, found.moved) == (6, 1)
+
+
 def test_ticks_that_are_moved_back_again_and_again_have_runs_of_many_generations(
     app: VirtualScheduler,
 ) -> None:

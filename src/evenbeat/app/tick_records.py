@@ -117,32 +117,35 @@ class TickRecords:
         passed = covered(earlier, (row for row in rows if row.reason == "rescheduled"))
         generations = self._generations(earlier, [row for row in rows if row.reason != "rescheduled"])
         generation, place = 0, 1
+        recorded: tuple[Instant, int] | None = None
         for before in reversed(earlier):
             if before in generations:
-                edge, generation = before, generations[before]
+                edge, generation = recorded = (before, generations[before])
                 break
             # A tick that was passed over ahead of its time may be later than the moved one.
             place += before not in passed
         moved = {
             number: record
-            for at, number, record in self._off_trigger(trigger, edge - _CLOCKS_APART, fired_by, rows)
-            if at < tick and number > generation
+            for at, number, record in self._moved_back(trigger, edge - _CLOCKS_APART, fired_by, rows)
+            # The newest record of the tick before may itself be that of a moved tick.
+            if at < tick and (number > generation or (at, number) == recorded)
         }
         order = sorted(moved)
         return moved[order[place - 1]] if len(order) >= place else None
 
-    def _off_trigger(
+    def _moved_back(
         self, trigger: Trigger, start: Instant, fired_by: Instant, rows: Sequence[Skipped]
     ) -> Iterator[tuple[Instant, int, RunRecord | Skipped]]:
         """Yield the ticks that users moved to an earlier time: (tick, generation, record)."""
+        runs = list(self.fired_between(start, fired_by))
         records: list[tuple[Instant | None, int | None, RunRecord | Skipped]] = [
-            *((run.tick, run.generation, run) for run in self.fired_between(start, fired_by)),
+            *((run.tick, run.generation, run) for run in runs),
             *((row.first, row.generation, row) for row in rows),
         ]
         for at, number, record in records:
-            if at is None or number is None or is_tick(trigger, at):
+            if at is None or number is None or _is_moved_on(trigger, at, number, rows):
                 continue
-            if not _is_moved_on(trigger, at, number, rows):
+            if not is_tick(trigger, at) or _begins_again(at, number, runs, rows):
                 yield at, number, record
 
     def _ticks_before(self, trigger: Trigger, tick: Instant) -> list[Instant]:
@@ -168,6 +171,21 @@ def _is_moved_on(trigger: Trigger, at: Instant, generation: int, rows: Iterable[
     return any(
         row.reason == "rescheduled" and row.generation == generation and row.last == before for row in rows
     )
+
+
+def _begins_again(at: Instant, generation: int, runs: Iterable[RunRecord], rows: Iterable[Skipped]) -> bool:
+    """Return whether a generation begins with this tick of the trigger, which has a record of an earlier one:
+    then a user moved a later tick exactly onto it."""
+    records = [(run.tick, run.tick, run.generation) for run in runs]
+    records += [(row.first, row.last, row.generation) for row in rows]
+    is_again = False
+    for first, last, number in records:
+        if first is None or last is None or number is None:
+            continue
+        if number == generation and first < at:
+            return False
+        is_again = is_again or (number < generation and first <= at <= last)
+    return is_again
 
 
 def covered(ticks: Sequence[Instant], rows: Iterable[Skipped]) -> dict[Instant, int]:
