@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from evenbeat.app.accounting import account_of
 from evenbeat.errors import StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 from tests.simulator import nodes, product
@@ -35,6 +36,9 @@ class Options(NamedTuple):
     """After how many calls without faults all work must be done."""
     product: bool = False
     """Whether nodes are Evenbeat's own loops instead of clients written for the simulation."""
+    accounts: bool = False
+    """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
+    ``app.schedules`` allows none. The store must keep all history."""
 
 
 DEFAULT = Options()
@@ -92,6 +96,8 @@ class Simulation(Watcher):
             self.interleaving.run(lambda: self.interleaving.steps >= self.options.steps)
             self._calm_down()
             self.oracle.check_all(self.clock())
+            if self.options.accounts:
+                self._check_accounts()
         finally:
             self.interleaving.close()
             self._backend.close()
@@ -124,6 +130,13 @@ class Simulation(Watcher):
             if self.oracle.unfinished(self.clock()) is not None:
                 moment = self.oracle.next_change(self.clock())
                 self.clock.now = self.clock.now if moment is None else moment
+
+    def _check_accounts(self) -> None:
+        store = self._backend.connect(lambda _: None)
+        for row in self._backend.look().schedules.values():
+            found = account_of(store, row)
+            if not found.adds_up:
+                raise Violation(f"the account of {row.name} does not add up: {found}")
 
     def _run_until_still(self) -> None:
         """Let the nodes run at one instant until nothing changes any more: each has run several times by

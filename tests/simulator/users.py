@@ -136,13 +136,20 @@ class User:
             tick = now + random.randint(-20_000, 30_000)
             if random.random() < 0.3 and row.next_tick is not None:
                 tick = row.next_tick
-            wish = Wish("reschedule", lambda row, now, active: changes.reschedule(row, tick, now, active))
+            wish = Wish("reschedule", lambda row, now, active: self._moved(row, tick, now, active))
             wish.tick = tick
             return wish
         if chance < 0.78:
             return Wish("delete", lambda row, now, _: changes.delete(row, now))
         run_id = f"trigger-{token}"
         return Wish("trigger", lambda row, now, active: changes.run_now(row, run_id, now, active))
+
+    def _moved(
+        self, row: ScheduleRecord, tick: Instant, now: Instant, active: tuple[Active, ...]
+    ) -> Planned | None:
+        if tick < now and self.node.simulation.options.accounts:
+            return None
+        return changes.reschedule(row, tick, now, active)
 
     def _enqueue(self) -> None:
         random, now = self.random, self.store.now()

@@ -154,6 +154,17 @@ def test_a_moved_tick_that_is_skipped_is_found_in_the_ledger(app: VirtualSchedul
     assert (found.expected, found.ran, found.moved, found.skipped) == (2, 1, 1, {})
 
 
+def test_ticks_that_are_passed_over_before_the_start_are_not_missing(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", every("1m"), "work", start_at=NOON + 60 * MINUTE)
+    app.travel("1m")
+    app.schedules.reschedule("beat", NOON + 63 * MINUTE)
+    app.travel("64m")
+    found = account(app)
+    assert found.skipped == {"rescheduled": 3}
+    assert (found.expected, found.ran) == (6, 3)
+    assert app.schedules.why("beat", NOON + 61 * MINUTE).verdict == "rescheduled"
+
+
 def test_a_tick_that_is_moved_exactly_onto_one_that_ran_is_not_missing(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("1m"), "work")
     app.travel("2m")

@@ -12,7 +12,7 @@ from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.node.pruner import purged_before
 from evenbeat.observe.accounts import account_view
-from evenbeat.rules.accounts import Period, counted_period, expected_ticks, tally, trigger_since
+from evenbeat.rules.accounts import Period, counted_period, expected_ticks, is_of_trigger, tally
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
 
@@ -35,7 +35,7 @@ def account_of(
     ticks = expected_ticks(row, period)
     records = TickRecords(store, row)
     ledger = records.ledger(period.start, period.end)
-    present = (each for each in ledger if each.recorded_at >= trigger_since(row))
+    present = (each for each in ledger if is_of_trigger(each, row))
     runs = records.runs_of(ticks, covered(ticks, present))
     # Read again: a node records a purge before it deletes anything, so no record is taken for missing.
     purged = purged_before(store)

@@ -23,7 +23,7 @@ from evenbeat.node.presence import live_nodes
 from evenbeat.node.pruner import purged_before
 from evenbeat.node.rollups import read_rollups
 from evenbeat.observe import explanations, run_explanations
-from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.accounts import is_of_trigger, trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick
 from evenbeat.rules.firing import may_be_stuck, needs_active
 from evenbeat.rules.rollups import KEPT, start_of
@@ -217,7 +217,7 @@ def _with_records(records: TickRecords, facts: TickFacts) -> TickFacts:
         ledger = records.ledger(tick, tick + 1)
         if tick > trigger_since(schedule):
             # Older rows are about the ticks of an earlier trigger.
-            ledger = [row for row in ledger if row.recorded_at >= trigger_since(schedule)]
+            ledger = [row for row in ledger if is_of_trigger(row, schedule)]
         runs = records.runs_of([tick], [tick] if ledger else ()).get(tick, [])
         facts = _newest(facts, ledger, runs)
     if asked is None or facts.has_record or tick == schedule.next_tick is not None:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
-from evenbeat.rules.accounts import is_tick, trigger_since
+from evenbeat.rules.accounts import is_of_trigger, is_tick, trigger_since
 from evenbeat.rules.ticks import own_trigger, tick_run_id
 from evenbeat.stores.base import VALUES, RunQuery, Store
 from evenbeat.stores.pages import cursor_at, every_run
@@ -113,7 +113,7 @@ class TickRecords:
         earlier = self._ticks_before(trigger, tick)
         start = earlier[0] if len(earlier) == _MOST_MOVED else edge
         ledger = self.ledger(start - _CLOCKS_APART, tick)
-        rows = [row for row in ledger if row.recorded_at >= edge]
+        rows = [row for row in ledger if is_of_trigger(row, self._row)]
         passed = covered(earlier, (row for row in rows if row.reason == "rescheduled"))
         generations = self._generations(earlier, [row for row in rows if row.reason != "rescheduled"])
         generation, place = 0, 1

@@ -43,6 +43,16 @@ def trigger_since(schedule: ScheduleRecord) -> Instant:
     return max(schedule.created_at, schedule.anchor)
 
 
+def is_of_trigger(row: Skipped, schedule: ScheduleRecord) -> bool:
+    """Return whether a row of the ledger is about ticks of the present trigger.
+
+    A row may be recorded before the trigger counts: a user passes over ticks before ``start_at``, or has a
+    clock that is behind. A new trigger with a tick that was passed over before begins a generation, so a row
+    of the present generation is never about the ticks of an earlier trigger.
+    """
+    return row.recorded_at >= trigger_since(schedule) or row.generation == schedule.generation
+
+
 def counted_period(
     schedule: ScheduleRecord, since: Instant | None, until: Instant, purged: Instant | None
 ) -> Period:
@@ -84,9 +94,8 @@ def tally(
     ledger: Iterable[Skipped],
 ) -> TickTally:
     """Return what became of each of these ticks, by the runs and the rows of the ledger that cover them."""
-    given = trigger_since(schedule)
     # Older rows are about the ticks of an earlier trigger.
-    rows = [row for row in ledger if row.recorded_at >= given]
+    rows = [row for row in ledger if is_of_trigger(row, schedule)]
     recorded = _covered(own_trigger(schedule), ticks, rows)
     outcomes: Counter[Outcome] = Counter()
     states: Counter[RunState] = Counter()
@@ -145,10 +154,13 @@ def _uncounted(
 
     A row that begins with a moved tick leaves out the ticks that moved ones replace, and is not checked. The
     moved tick may also be one of the trigger's own: then the row leaves out one tick, and those that a user
-    had passed over before, which have a row of an earlier generation.
+    had passed over before, which have a row of an earlier generation. A row that begins with a tick which a
+    row of an earlier generation has settled is not checked either: a user moved a tick exactly onto it.
     """
     inside = ticks[bisect_left(ticks, row.first) : bisect_right(ticks, row.last)]
     if len(inside) <= row.count or not is_tick(trigger, row.first):
+        return ()
+    if any(_is_settled_before(other, row) for other in covered.get(row.first, ())):
         return ()
     if len(inside) != trigger.count_ms(row.first, row.last + 1):
         return ()  # a part of the row lies outside of the period
@@ -158,3 +170,8 @@ def _uncounted(
     # Each move to an earlier time begins a generation.
     lost = len(inside) - row.count - passed - (row.generation > 1)
     return inside[-lost:] if lost > 0 else ()
+
+
+def _is_settled_before(other: Skipped, row: Skipped) -> bool:
+    """Return whether another row settled the first tick of this one before a user moved a tick onto it."""
+    return other.generation < row.generation and other.reason != "rescheduled"
