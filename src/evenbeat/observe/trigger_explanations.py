@@ -1,7 +1,7 @@
 """Explain the text of a trigger: its canonical form, its words, its next ticks, and clock changes ahead.
 
 Pure: the caller gives the time. The work is bounded, whatever the text: at most 1,000 ticks of 100 years are
-found. The worst of 3,700 hostile texts took 71 ms of CPU time, most of it to read the rules of a time zone.
+found. Most of the work is to read the rules of a time zone; the tests bound how often, for hostile texts.
 """
 
 from __future__ import annotations
