@@ -112,7 +112,7 @@ ONLY_PYTHON = {
     "lock": "a lock ends with the process that holds it",
     "enqueue_many": "a batch, so that one commit adds many runs; a client sends POST /runs for each",
     "schedules.declare": "declares what the code says; POST and PATCH make the same changes by hand",
-    "schedules.get_many": "reads a batch for lists, which have rows already",
+    "schedules.get_with_stats": "reads a batch for lists, which have rows already",
     "runs.join": "waits in the caller's process; others poll the run or follow the events",
     "runs.count": "counts history; statistics and queues answer without that",
     "tokens.verify": "checks a secret that came with a request",

@@ -15,7 +15,7 @@ from evenbeat.core.audits import AuditAction
 from evenbeat.core.checks import check_name, check_run
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
 from evenbeat.observe.views import schedule_view
@@ -232,6 +232,10 @@ class ScheduleRows:
 
     def views(self, rows: Sequence[ScheduleRecord]) -> list[Schedule]:
         """Return the rows as users see them, with what other tables know of them."""
+        return [schedule for schedule, _ in self.views_with_stats(rows)]
+
+    def views_with_stats(self, rows: Sequence[ScheduleRecord]) -> list[tuple[Schedule, Statistics]]:
+        """Return the rows as users see them, each with the statistics that the view was made from."""
         store = self.session.store()
         figures = store.statistics([row.key for row in rows])
         notes: dict[tuple[str, str], str] = {}
@@ -241,7 +245,7 @@ class ScheduleRows:
                 for record in store.find_records(kind):
                     notes[record.tenant, record.key] = record.body
         return [
-            schedule_view(row, known.last_run, notes.get(row.key) if may_be_stuck(row) else None)
+            (schedule_view(row, known.last_run, notes.get(row.key) if may_be_stuck(row) else None), known)
             for row, known in zip(rows, figures, strict=True)
         ]
 

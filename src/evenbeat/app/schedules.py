@@ -45,6 +45,7 @@ _PAGE = 500
 Moments: TypeAlias = list[datetime]
 Ledger: TypeAlias = list[SkippedTicks]
 StatsList: TypeAlias = list[ScheduleStats]
+SchedulesWithStats: TypeAlias = list[tuple[Schedule, ScheduleStats]]
 Entries: TypeAlias = list[AuditEntry]
 # Not a Sequence: a str is a sequence of str.
 StatsOf: TypeAlias = list[str] | list[Schedule] | tuple[str | Schedule, ...]
@@ -121,12 +122,13 @@ class Schedules:
         """Return the schedule of that name; ``ScheduleNotFound`` if there is none."""
         return self._rows.views([self._rows.existing(name, self._session.tenant_of(tenant))])[0]
 
-    def get_many(self, keys: Sequence[tuple[str, str]]) -> list[Schedule]:
-        """Return schedules by (tenant, name), in this order, also deleted ones; without those that do not
-        exist."""
+    def get_with_stats(self, keys: Sequence[tuple[str, str]]) -> SchedulesWithStats:
+        """Return schedules by (tenant, name), each with its statistics, in this order, also deleted ones;
+        without those that do not exist."""
         query = ScheduleQuery(keys=tuple(keys), states=get_args(ScheduleState), limit=max(1, len(keys)))
         rows = {row.key: row for row in self._session.store().find_schedules(query).items}
-        return self._rows.views([rows[key] for key in keys if key in rows])
+        found = self._rows.views_with_stats([rows[key] for key in keys if key in rows])
+        return [(schedule, views.stats_view(figures)) for schedule, figures in found]
 
     def list(
         self,
@@ -475,7 +477,7 @@ class Schedules:
     aadd = twin(add)
     adeclare = twin(declare)
     aget = twin(get)
-    aget_many = twin(get_many)
+    aget_with_stats = twin(get_with_stats)
     alist = twin(list)
     anext_run = twin(next_run)
     apreview = twin(preview)

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ MOST_FAILURES = 20
 _WINDOW = 60.0
 # The most addresses, and the most tokens, that are kept in memory.
 _REMEMBERED = 10_000
+# Peers whose addresses were read lately. Texts from headers, which may be long, are not cached.
+_CACHED = 1_000
 _WITH_PORT = re.compile(r"\A(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::[0-9]+)?\Z")
 
 
@@ -92,17 +95,15 @@ class Gate:
 
     def address(self, peer: str, forwarded: str | None) -> str:
         """Return the address by which wrong tokens are counted."""
-        if forwarded is not None and self._is_proxy(peer):
+        if forwarded is None:
+            return _counted_by(peer)
+        if self._is_proxy(peer):
             # Each proxy appends the address of its own peer: the last one that is not a proxy is the client.
             for text in reversed(forwarded.split(",")):
                 peer = text.strip()
                 if not self._is_proxy(peer):
                     break
-        found = _read_address(peer)
-        if found is None:
-            return peer[:64]
-        # A household has 2**64 addresses of IPv6.
-        return str(found if found.version == 4 else ipaddress.ip_network((found, 64), strict=False))
+        return _counted_by.__wrapped__(peer)
 
     def _is_proxy(self, text: str) -> bool:
         address = _read_address(text)
@@ -169,6 +170,16 @@ class Gate:
             if len(self._failures) >= _REMEMBERED and address not in self._failures:
                 self._failures.clear()
             self._failures[address] = (count + 1, start)
+
+
+@lru_cache(_CACHED)
+def _counted_by(peer: str) -> str:
+    """Return the text by which wrong tokens from a peer are counted."""
+    found = _read_address(peer)
+    if found is None:
+        return peer[:64]
+    # A household has 2**64 addresses of IPv6.
+    return str(found if found.version == 4 else ipaddress.ip_network((found, 64), strict=False))
 
 
 def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

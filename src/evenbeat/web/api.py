@@ -54,12 +54,19 @@ def routes(state: WebState, endpoints: Iterable[Endpoint] = TABLE) -> list[Route
     paths: dict[str, dict[str, Endpoint]] = {}
     for each in endpoints:
         paths.setdefault(each.path, {})[each.method] = each
-    # Paths that end with a parameter that may have slashes come last: their patterns match other paths, too.
-    ordered = sorted(paths.items(), key=lambda item: ":path" in _pattern(item[0]) and not _has_verb(item[0]))
+    ordered = sorted(paths.items(), key=lambda item: _rank(item[0]))
     return [
         _route(state, PREFIX + _pattern(path), partial(_dispatch, state, methods))
         for path, methods in ordered
     ]
+
+
+def _rank(path: str) -> int:
+    # Paths that end with a parameter that may have slashes come last: their patterns match other paths, too.
+    if ":path" in _pattern(path) and not _has_verb(path):
+        return 2
+    # Starlette tries the patterns in turn, about 1 us each. Schedules are asked for most often.
+    return 0 if path.startswith("/schedules") else 1
 
 
 def _pattern(path: str) -> str:

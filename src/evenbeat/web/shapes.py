@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -92,24 +92,19 @@ RUN = body_of(
 )
 
 
-def schedule_bodies(
-    principal: Principal, schedules: Sequence[Schedule], stats: Iterable[ScheduleStats]
-) -> list[dict[str, Any]]:
-    """Return schedules as SCHEDULE describes them, masked for viewers."""
-    return [
-        {**_schedule_body(principal, each), "stats": with_masked_texts(principal, figures)}
-        for each, figures in zip(schedules, stats, strict=True)
-    ]
+def schedule_body(principal: Principal, schedule: Schedule, stats: ScheduleStats) -> msgspec.Raw:
+    """Return a schedule as SCHEDULE describes it, masked for viewers.
 
-
-def _schedule_body(principal: Principal, schedule: Schedule) -> dict[str, Any]:
+    It is encoded here, once: ``json_form`` would convert a dictionary again with its page.
+    """
     body = _values(principal, schedule, "payload")
     edited = {name: _visible(principal, name, value) for name, value in schedule.edited.items()}
     errors = {name: with_masked_texts(principal, body[name]) for name in ("last_error", "damage")}
     if principal.tenant is not None:
         # A hint names a task of the nodes, which only tokens for all tenants see.
         body["warnings"] = [{**warning, "hint": None} for warning in body["warnings"]]
-    return {**body, **errors, "edited": _exact(edited)}
+    figures = with_masked_texts(principal, stats)
+    return msgspec.Raw(msgspec.json.encode({**body, **errors, "edited": _exact(edited), "stats": figures}))
 
 
 def run_body(principal: Principal, run: Run) -> dict[str, Any]:

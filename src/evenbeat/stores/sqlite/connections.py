@@ -116,11 +116,9 @@ class Connections:
             # The connection is back in the pool: if this raises, the store is committed and usable.
             held.announce("committed")
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self) -> contextlib.AbstractContextManager[Session]:
         """Open a connection for single queries."""
-        with self._lent(self._take_reader, self._keep_reader) as held:
-            yield held
+        return self._lent(self._take_reader, self._keep_reader)
 
     @contextlib.contextmanager
     def _writing_turn(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -77,7 +78,7 @@ def list_schedules(call: Call[ScheduleSearch, Any]) -> object:
         # The cursor of a part is the number of keys before it.
         start = 0 if after is None else int(after)
         keys = page.keys[start : start + wanted]
-        bodies = _bodies(call, call.app.schedules.get_many(keys))
+        bodies = _bodies(call, call.app.schedules.get_with_stats(keys))
         return Part(bodies, str(start + wanted) if start + wanted < len(page.keys) else None)
 
     found = bounded(read, call.query.limit, None)
@@ -160,7 +161,12 @@ def _created_before(call: Call[TenantQuery, Any], creation: Creation) -> Schedul
 )
 def get_schedule(call: Call[TenantQuery, Any]) -> object:
     """Return a schedule. Its ETag is its revision."""
-    return _one(call, call.app.schedules.get(call.path["name"], tenant=call.owner))
+    name = call.path["name"]
+    # schedules.get and then schedules.stats would read the statistics twice: 24 us more on SQLite.
+    for schedule, stats in call.app.schedules.get_with_stats([(call.owner, name)]):
+        if schedule.state != "deleted":
+            return _reply(call, schedule, stats)
+    return _one(call, call.app.schedules.get(name, tenant=call.owner))
 
 
 _ScheduleChanges = msgspec.defstruct(
@@ -357,7 +363,9 @@ def bulk_schedules(call: Call[TenantsQuery, BulkSchedules]) -> object:
         raise InvalidValue(f"{field} is about a pause", field=field, value=value, hint="leave it out")
     act: Any = getattr(call.app.schedules, f"{wanted.action}_all")
     result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
-    return {**shapes.with_properties(result), "sample": _bodies(call, list(result.sample))}
+    sample = list(result.sample)
+    stats = call.app.schedules.stats(sample)
+    return {**shapes.with_properties(result), "sample": _bodies(call, zip(sample, stats, strict=True))}
 
 
 class TicksQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -410,10 +418,17 @@ def schedule_stats(call: Call[TenantQuery, Any]) -> object:
     return shapes.with_masked_texts(call.principal, stats)
 
 
-def _bodies(call: Call[Any, Any], found: list[Schedule]) -> list[dict[str, Any]]:
-    return shapes.schedule_bodies(call.principal, found, call.app.schedules.stats(found))
+def _bodies(call: Call[Any, Any], found: Iterable[tuple[Schedule, ScheduleStats]]) -> list[msgspec.Raw]:
+    return [shapes.schedule_body(call.principal, schedule, stats) for schedule, stats in found]
 
 
 def _one(call: Call[Any, Any], schedule: Schedule, status: HTTPStatus = HTTPStatus.OK) -> Reply:
-    (body,) = _bodies(call, [schedule])
+    (stats,) = call.app.schedules.stats([schedule])
+    return _reply(call, schedule, stats, status)
+
+
+def _reply(
+    call: Call[Any, Any], schedule: Schedule, stats: ScheduleStats, status: HTTPStatus = HTTPStatus.OK
+) -> Reply:
+    body = shapes.schedule_body(call.principal, schedule, stats)
     return Reply(body, status, {"ETag": f'"{schedule.revision}"'})
