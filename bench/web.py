@@ -83,7 +83,7 @@ def _rate(port: int, path: str, secret: str) -> float:
     def ask(number: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port)
         while not stop.is_set():
-            _get(connection, path, secret)
+            get(connection, path, secret)
             counts[number] += 1
         connection.close()
 
@@ -116,13 +116,13 @@ def _pages_on(store: str, url: str, folder: Path) -> list[Row]:
     worst = 0.0
     with serving("bench.web_events", url, folder) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        _get(connection, "/api/v1/schedules", secret)  # reads the catalogue
+        get(connection, "/api/v1/schedules", secret)  # reads the catalogue
         for query in FILTERS.values():
             everywhere = "" if "tenant" in query else "&all_tenants=true"
             times: list[float] = []
             for _ in range(PAGES):
                 begin = time.perf_counter()
-                _get(connection, f"/api/v1/schedules?{query}{everywhere}&limit=50", secret)
+                get(connection, f"/api/v1/schedules?{query}{everywhere}&limit=50", secret)
                 times.append((time.perf_counter() - begin) * 1000)
             worst = max(worst, percentile(sorted(times), 0.99))
         connection.close()
@@ -130,7 +130,7 @@ def _pages_on(store: str, url: str, folder: Path) -> list[Row]:
     return [Row("web", name, "ms", worst, goal=f"< {GOAL_PAGE} ms", met=worst < GOAL_PAGE)]
 
 
-def _get(connection: http.client.HTTPConnection, path: str, secret: str) -> bytes:
+def get(connection: http.client.HTTPConnection, path: str, secret: str) -> bytes:
     connection.request("GET", path, headers={"Authorization": f"Bearer {secret}"})
     answer = connection.getresponse()
     body = answer.read()

@@ -1289,17 +1289,23 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "active runs of a schedule": RunQuery(tenant="t", schedule="s", states=("queued", "running")),
         "history of a schedule": RunQuery(tenant="t", schedule="s"),
         "newest runs": RunQuery(),
-        "runs of a window": RunQuery(since=_LATELY, until=_LATELY + 60_000, task="t"),
-        "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=_LATELY, until=_LATELY + 1),
+        "runs of a window": RunQuery(since=_LATELY, until=_LATELY + 60_000),
+        "runs of a task": RunQuery(task="rare"),
+        "runs of a tenant": RunQuery(tenant="rare"),
+        "cancelled runs": RunQuery(states=("cancelled",)),
+        "unsuccessful runs": RunQuery(states=("failed", "cancelled")),
+        "failed runs of a window": RunQuery(states=("failed",), since=_LATELY, until=_LATELY + 1),
         "runs that wait for a retry": RunQuery(retrying=True),
         "ended runs": RunQuery(finished_since=_LATELY),
         "new runs of a tenant": RunQuery(tenant="t", created_since=_LATELY),
-        "failed runs of a tenant": RunQuery(tenant="t", states=("failed",), finished_since=_LATELY),
+        "ended runs that failed": RunQuery(states=("failed",), finished_since=_LATELY),
     }
     found: dict[str, tuple[str, Any]] = {}
     for name, query in searches.items():
-        text, values = history.search_statement(query)
+        text, values = history.search_statement(query, limit=101)
         found[name] = (f"{text} LIMIT %s", [*values, 101])
+    text, values = history.newest_statement(RunQuery(tenant="t", since=1, until=_LATELY), (1, "a"))
+    found["a search among the newest runs"] = (f"{text} LIMIT %s", [*values, 101])
     text, values = history.search_statement(RunQuery(), (1, "a"))
     found["runs after a cursor"] = (f"{text} LIMIT %s", [*values, 101])
     for name, wanted in {
@@ -1416,13 +1422,18 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         "select claimable of tasks": "runs_claimable",
         "outlook of tasks": "runs_claimable",
         "runs of a window": "runs_over",
-        "failed runs of a window": "runs_over",
+        "failed runs of a window": "runs_unsuccessful",
+        "runs of a task": "runs_of_task",
+        "runs of a tenant": "runs_of_tenant",
+        "cancelled runs": "runs_unsuccessful",
+        "unsuccessful runs": "runs_unsuccessful",
+        "a search among the newest runs": "runs_newest",
         "count queues": "runs_over",
         "delete over": "runs_over",
         "select active": "runs_active",
         "settle": "runs_pkey",
         "ended runs": "runs_over",
-        "failed runs of a tenant": "runs_over",
+        "ended runs that failed": "runs_over",
         "schedules by key": "schedules_pkey",
         "late schedules": "schedules_due",
         "select records": "records_pkey",

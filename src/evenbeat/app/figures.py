@@ -140,7 +140,7 @@ class FigureReader:
             schedule=scope.schedule,
             task=scope.task,
             states=("failed",),
-            finished_since=since,
+            since=since,
             without=VALUES,
             limit=min(limit, _PAGE),
         )
@@ -231,7 +231,10 @@ class _Sums:
                 parts = ((self.schedules, of_tenant.schedules), (self.tasks, of_tenant.tasks))
                 for names, raw in parts:
                     for name, each in rollups.read_named(raw).items():
-                        rollups.add_counts(names.setdefault((tenant, name), new_tally()), each)
+                        tally = names.get((tenant, name))
+                        if tally is None:
+                            tally = names[tenant, name] = new_tally()
+                        rollups.add_counts(tally, each)
 
     def point(self, at: Instant) -> FigurePoint:
         figures = _figures(self._points.get(at) or new_tally())

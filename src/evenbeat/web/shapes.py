@@ -107,11 +107,12 @@ def schedule_body(principal: Principal, schedule: Schedule, stats: ScheduleStats
     return msgspec.Raw(msgspec.json.encode({**body, **errors, "edited": _exact(edited), "stats": figures}))
 
 
-def run_body(principal: Principal, run: Run) -> dict[str, Any]:
+def run_body(principal: Principal, run: Run) -> msgspec.Raw:
     """Return a run as RUN describes it, masked for viewers."""
     body = _values(principal, run, "payload", "result")
     errors = {name: with_masked_texts(principal, body[name]) for name in ("error", "attempts")}
-    return {**body, **errors, "lateness": json_form(run.lateness), "duration": json_form(run.duration)}
+    spans = {"lateness": json_form(run.lateness), "duration": json_form(run.duration)}
+    return msgspec.Raw(msgspec.json.encode({**body, **errors, **spans}))
 
 
 def entry_body(entry: AuditEntry) -> dict[str, Any]:

@@ -16,11 +16,15 @@ from evenbeat.stores.postgres.encoding import is_kept, json_list, json_text, mar
 from evenbeat.stores.postgres.runs import FREE_TEXT
 from evenbeat.stores.postgres.session import Session, Transaction
 from evenbeat.stores.queue_counts import added_up
-from evenbeat.stores.rows import LOG, log_row, read_log, read_skipped, read_statistics, readable_runs
+from evenbeat.stores.rows import LOG, Row, log_row, read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.run_search import ORDER, columns, conditions, position_after
 
 _QUEUE = QueueCounts.__struct_fields__
 _TEXT, _LAST_ERROR = LOG.index("text"), -1
+
+# How many of the newest runs a search looks at first.
+_NEWEST = 1_000
+_UNSUCCESSFUL = frozenset(("failed", "cancelled"))
 
 _Part: TypeAlias = tuple[list[str], list[object]]
 """Conditions, and their values."""
@@ -31,23 +35,79 @@ def find(session: Session, query: RunQuery) -> Page[RunRecord]:
         return Page((), None)
 
     def fetch(after: Position | None, limit: int) -> tuple[list[RunRecord], Position | None]:
-        text, values = search_statement(query, after)
-        rows = session.rows("select runs", f"{text} LIMIT %s", [*values, limit])
+        rows: list[Row] = []
+        if _may_be_frequent(query):
+            text, values = newest_statement(query, after)
+            rows = session.rows("select newest runs", f"{text} LIMIT %s", [*values, limit])
+        if len(rows) < limit:
+            text, values = search_statement(query, after, limit)
+            rows = session.rows("select runs", f"{text} LIMIT %s", [*values, limit])
         return readable_runs(unmarked_at(rows, FREE_TEXT)), position_after(rows, limit)
 
     return fetch_run_page(query, fetch)
 
 
-def search_statement(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
-    """Return the text and the values of a search.
+def _may_be_frequent(query: RunQuery) -> bool:
+    """Whether a page may be full of the newest runs, and ``search_statement`` may read many more of them."""
+    return _needs_parts(query) or (query.since is not None and not _has_index(query))
+
+
+def _has_index(query: RunQuery) -> bool:
+    """Whether an index finds the runs, however rare they are. The event stream asks for runs that have just
+    ended, once a second, and usually finds none."""
+    return (
+        query.ids is not None
+        or query.schedule is not None
+        or query.finished_since is not None
+        or query.created_since is not None
+        or query.retrying
+        or query.states == ("running",)
+    )
+
+
+def newest_statement(query: RunQuery, after: Position | None = None) -> tuple[str, list[object]]:
+    """Return the text and the values of a search among the newest runs alone. If it finds a page of runs,
+    no other runs belong on that page.
+
+    Most searches end here: they read as many runs as the page needs. The others have read 1,000 runs in vain.
+    """
+    inner, first = conditions(RunQuery(), after, "%s", None)
+    if query.until is not None:
+        inner.append("run.created_at <= %s")
+        first.append(query.created_by)
+    where, values = _conditions(query, None)
+    newest = f"SELECT {columns(query.without)} FROM evenbeat.runs AS run"
+    if inner:
+        newest += f" WHERE {' AND '.join(inner)}"
+    source = f"SELECT {columns()} FROM ({newest} {ORDER} LIMIT {_NEWEST}) AS run"
+    return f"{source} WHERE {' AND '.join(where)} {ORDER}", [*first, *values]
+
+
+def _conditions(query: RunQuery, after: Position | None) -> _Part:
+    where, values = conditions(query, after, "%s", marked(query.worker))
+    if query.states is not None:
+        # With a subquery, the planner does not know the states, and takes the index of ends: that of
+        # unsuccessful runs would be read from end to end, every second, to find none that has just ended.
+        wanted = "ARRAY(SELECT unnest(CAST(%s AS text[])))"
+        wanted = "CAST(%s AS text[])" if query.finished_since is None else wanted
+        where.append(f"run.state = ANY ({wanted})")
+        values.append(list(query.states))
+    return where, values
+
+
+def search_statement(
+    query: RunQuery, after: Position | None = None, limit: int = 1
+) -> tuple[str, list[object]]:
+    """Return the text and the values of a search for ``limit`` runs.
 
     Where few runs can match, they are selected first and then sorted: the planner does not know how few
     runs are running, and would read all of the history in the order of the result to find them.
     """
-    where, values = conditions(query, after, "%s", marked(query.worker))
-    if query.states is not None:
-        where.append("run.state = ANY (CAST(%s AS text[]))")
-        values.append(list(query.states))
+    if _is_unsuccessful(query) and _needs_parts(query):
+        return _unsuccessful(query, after)
+    where, values = _conditions(query, after)
+    if _needs_parts(query):
+        return _in_parts(query, where, values, limit)
     few = _few(query)
     text: list[str] = []
     given: list[object] = []
@@ -86,6 +146,56 @@ def _few(query: RunQuery) -> list[_Part]:
         parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
     return []
+
+
+def _needs_parts(query: RunQuery) -> bool:
+    """Whether a search reads ended runs and active ones from different indexes: those of ended runs find a
+    tenant, a task or a state that few of millions of runs have."""
+    if _has_index(query):
+        return False
+    is_of_one = query.tenant is not None or query.task is not None
+    return _is_unsuccessful(query) or (is_of_one and query.since is None)
+
+
+def _is_unsuccessful(query: RunQuery) -> bool:
+    return bool(query.states) and _UNSUCCESSFUL.issuperset(query.states or ())
+
+
+def _unsuccessful(query: RunQuery, after: Position | None) -> tuple[str, list[object]]:
+    """Return a search for failed or cancelled runs, in the order of their own index.
+
+    Each condition is written once: the planner multiplies the shares of conditions, and would sort all of the
+    runs if it expected few.
+    """
+    where, values = conditions(replace(query, since=None), after, "%s", marked(query.worker))
+    states = sorted(set(query.states or ()))
+    where.append("run.state IN ('failed', 'cancelled')" if len(states) > 1 else f"run.state = '{states[0]}'")
+    if query.since is not None:
+        # All of them have this instant, whether they have started or not.
+        where.append("run.finished_at >= %s")
+        values.append(query.since)
+    source = f"SELECT {columns(query.without)} FROM evenbeat.runs AS run"
+    return f"{source} WHERE {' AND '.join(where)} {ORDER}", values
+
+
+def _in_parts(
+    query: RunQuery, where: list[str], values: list[object], limit: int
+) -> tuple[str, list[object]]:
+    source = f"SELECT {columns(query.without)} FROM evenbeat.runs AS run"
+    parts: list[str] = []
+    given: list[object] = []
+    if query.asks_for(FINAL_STATES):
+        # Written like the condition of the partial indexes. With a limit of its own, so that the planner
+        # chooses an index that has the order of the page.
+        every = " AND ".join(["run.state NOT IN ('queued', 'running')", *where])
+        parts.append(f"({source} WHERE {every} {ORDER} LIMIT %s)")
+        given += [*values, limit]
+    for state in ("queued", "running"):
+        if query.asks_for((state,)):
+            every = " AND ".join([f"run.state = '{state}'", *where])
+            parts.append(f"({source} WHERE {every} OFFSET 0)")
+            given += values
+    return f"SELECT {columns()} FROM ({' UNION ALL '.join(parts)}) AS run {ORDER}", given
 
 
 def _ended_since(instant: Instant) -> _Part:

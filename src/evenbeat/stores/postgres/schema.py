@@ -132,6 +132,25 @@ CREATE INDEX runs_of_schedule ON evenbeat.runs (tenant, schedule, created_at DES
     WHERE schedule IS NOT NULL
 """
 
+# Find the history of one tenant or task that few of millions of runs belong to. Partial, so that a run is
+# added once, when it ends, and not again with each state. Without the id, which would make them larger: runs
+# of the same millisecond are sorted when they are read.
+_RUNS_OF_TENANT = """
+CREATE INDEX runs_of_tenant ON evenbeat.runs (tenant, created_at DESC)
+    WHERE state NOT IN ('queued', 'running')
+"""
+_RUNS_OF_TASK = """
+CREATE INDEX runs_of_task ON evenbeat.runs (task, created_at DESC)
+    WHERE state NOT IN ('queued', 'running')
+"""
+
+# Failed and cancelled runs are few, and often looked for. The columns after the id let a search pass over
+# those that do not match without reading their rows.
+_RUNS_UNSUCCESSFUL = """
+CREATE INDEX runs_unsuccessful ON evenbeat.runs (created_at DESC, id, state, tenant, task, finished_at)
+    WHERE state IN ('failed', 'cancelled')
+"""
+
 # With state and tenant in the index, a query counts the history without reading the rows.
 _RUNS_OVER = """
 CREATE INDEX runs_over ON evenbeat.runs (coalesce(finished_at, 0), state, tenant)
@@ -214,6 +233,9 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _RUNS_ACTIVE,
         _RUNS_NEWEST,
         _RUNS_OF_SCHEDULE,
+        _RUNS_OF_TENANT,
+        _RUNS_OF_TASK,
+        _RUNS_UNSUCCESSFUL,
         _RUNS_OVER,
         _SKIPPED,
         _SKIPPED_NEWEST,
