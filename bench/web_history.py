@@ -251,7 +251,7 @@ def _watching(url: str) -> list[Look]:
     catalogue, changes = Catalogue(), RunChanges()
     catalogue.refresh(store)
     return [
-        Look("a look for changed runs", lambda: changes.look(store, store.now())),
+        Look("a poll for changed runs", lambda: changes.poll(store, store.now())),
         Look("a refresh of the catalogue", lambda: catalogue.refresh(store)),
     ]
 
