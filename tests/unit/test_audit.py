@@ -622,7 +622,7 @@ def test_a_filter_that_makes_no_sense_is_refused(app: Scheduler) -> None:
         app.audit.list(action=unknown)
     with pytest.raises(InvalidValue, match='until "2h" is not after the start "1h"'):
         app.audit.list(since="1h", until="2h")
-    with pytest.raises(InvalidValue, match="cursor .* is not one that a page gave"):
+    with pytest.raises(InvalidValue, match=r"cursor .* is not one that a page gave"):
         app.audit.page(cursor="zz")
     app.schedules.add("beat", every("1h"), "work")
     moment = last(app).at
