@@ -87,7 +87,9 @@ def test_lists_and_polls_read_no_payload_that_they_do_not_show(app: Scheduler, r
     assert reads.of(lambda: read(store, None, 0)) == (0, 0)
     incomplete = read(store, None, 0)._replace(has_all_by_hand=False)
     assert reads.of(lambda: RunChanges("default", 0).poll(store, store.now(), incomplete)) == (0, 0)
-    assert reads.of(lambda: Catalogue().refresh(store)) == (0, 0)
+    catalogue = Catalogue()
+    for _ in range(2):  # the second refresh reads failed runs
+        assert reads.of(lambda: catalogue.refresh(store)) == (0, 0)
     assert reads.of(lambda: app.schedules.account("report", "1h")) == (0, 0)
 
 
