@@ -28,8 +28,8 @@ from evenbeat.rules import rollups
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.stores.postgres import history
 from evenbeat.stores.urls import open_url
+from evenbeat.web import run_changes
 from evenbeat.web.catalogue import Catalogue
-from evenbeat.web.run_changes import RunChanges
 
 RUNS = 10_000_000
 CALLS = 100
@@ -248,10 +248,11 @@ def _watching(url: str) -> list[Look]:
     """Return what the web process reads for the event stream and the catalogue, once a second."""
     store = open_url(url)
     store.open()
-    catalogue, changes = Catalogue(), RunChanges()
+    catalogue = Catalogue()
     catalogue.refresh(store)
     return [
-        Look("a poll for changed runs", lambda: changes.poll(store, store.now())),
+        Look("a poll for changed runs", lambda: run_changes.read(store, None, store.now() - 6_000)),
+        Look("the same for one tenant", lambda: run_changes.read(store, "default", store.now() - 6_000)),
         Look("a refresh of the catalogue", lambda: catalogue.refresh(store)),
     ]
 
