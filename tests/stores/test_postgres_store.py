@@ -1295,6 +1295,9 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "cancelled runs": RunQuery(states=("cancelled",)),
         "unsuccessful runs": RunQuery(states=("failed", "cancelled")),
         "failed runs of a window": RunQuery(states=("failed",), since=_LATELY, until=_LATELY + 1),
+        "lately failed runs of a schedule": RunQuery(
+            tenant="t", schedule="s", states=("failed",), since=_LATELY
+        ),
         "runs that wait for a retry": RunQuery(retrying=True),
         "ended runs": RunQuery(finished_since=_LATELY),
         "new runs of a tenant": RunQuery(tenant="t", created_since=_LATELY),
@@ -1413,6 +1416,7 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         "select lost": "runs_running",
         "active runs of a schedule": "runs_active",
         "history of a schedule": "runs_of_schedule",
+        "lately failed runs of a schedule": "runs_of_schedule",
         "newest runs": "runs_newest",
         "runs after a cursor": "runs_newest",
         "look": "schedules_due",

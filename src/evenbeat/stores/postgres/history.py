@@ -141,7 +141,8 @@ def _few(query: RunQuery) -> list[_Part]:
         return [(["run.schedule IS NOT NULL AND run.state IN ('queued', 'running')"], [])]
     if query.retrying:
         return [queued]
-    if query.since is not None:
+    # The index of a schedule's runs has the order of the page, and holds no runs of other schedules.
+    if query.since is not None and (query.tenant is None or query.schedule is None):
         over = _ended_since(query.since)
         parts = ((FINAL_STATES, over), (("running",), running), (("queued",), queued))
         return [source for states, source in parts if query.asks_for(states)]
