@@ -34,6 +34,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ("name", "text", "value"),
     [
         ("text", "true", "true"),
+        ("text", "4", "4"),
         ("on", "true", True),
         ("on", "false", False),
         ("whole", "4", 4),
