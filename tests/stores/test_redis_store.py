@@ -345,7 +345,7 @@ def test_instants_are_written_and_read_alike_by_the_scripts(client: Any) -> None
     folder = files("evenbeat.stores.redis") / "lua"
     body = """
     local answers = {}
-    for at, ms in ipairs(asked) do answers[at] = { text(ms), string.format('%.0f', instant(text(ms))) } end
+    for at, ms in ipairs(request) do answers[at] = { text(ms), string.format('%.0f', instant(text(ms))) } end
     return answers"""
     text_of_script = (folder / "prelude.lua").read_text() + body
     chance = random.Random(7)

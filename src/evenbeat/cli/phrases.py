@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from evenbeat.core.results import Schedule
 from evenbeat.rules.error_groups import error_line
+
+if TYPE_CHECKING:
+    from evenbeat.core.results import Schedule
 
 
 def rfc3339(moment: datetime) -> str:
