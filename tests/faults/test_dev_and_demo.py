@@ -124,6 +124,7 @@ def test_dev_says_what_is_missing(tmp_path: Path) -> None:
         dev.wait_for("which app?")
 
 
+@pytest.mark.long
 def test_the_demo_runs_stops_and_catches_up_when_it_is_started_again(tmp_path: Path) -> None:
     with evenbeat(tmp_path, "demo") as demo:
         demo.wait_for("welcome", "pulse", "clock", "primes", "flaky", "sent with attempt 2")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 IN_TEST = {
     "sqlite": ("kills", "stalls", "unfenced"),
     "postgres": ("takeovers", "outage"),
-    "valkey": ("network", "server"),
+    "valkey": ("server",),
     "mongo": ("takeovers", "operators"),
 }
 

@@ -386,6 +386,7 @@ def test_a_second_signal_hurries(supervised: Supervised) -> None:
     supervised.check_ticks()
 
 
+@pytest.mark.long
 def test_a_process_that_does_not_stop_is_killed_and_its_runs_are_handed_back(supervised: Supervised) -> None:
     supervised.start_impatient()
     supervised.enqueue("first_hangs", "job")

@@ -1188,6 +1188,7 @@ def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: 
     assert watch.seen == ["put record", "committed"] * 2
 
 
+@pytest.mark.long
 def test_no_error_of_the_driver_reaches_the_caller() -> None:
     store = MongoStore("mongodb://127.0.0.1:9/x", VirtualClock(), timeout=0.02)
     store._connections._opened = True

@@ -100,6 +100,7 @@ def test_the_forecast_without_numpy_says_what_to_install(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.long
 def test_the_other_commands_work(tmp_path: Path) -> None:
     for words in (
         ("--help",),
