@@ -22,4 +22,4 @@ class DeliveryFailed(Exception):
 
 class Channel(Protocol):
     def send(self, message: Message) -> None:
-        """Send a message within ``SEND_SECONDS``; raise ``DeliveryFailed`` if the receiver did not accept it."""
+        """Send a message within ``SEND_SECONDS``; raise ``DeliveryFailed`` if it was not accepted."""
