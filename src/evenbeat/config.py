@@ -72,7 +72,7 @@ class Setting(NamedTuple):
             return "none"
         if self.name == "store":
             return without_password(self.value)
-        return ", ".join(self.value) if isinstance(self.value, tuple) else str(self.value)
+        return ", ".join(self.value) or "none" if isinstance(self.value, tuple) else str(self.value)
 
 
 class Settings(Mapping[str, Any]):
@@ -258,7 +258,9 @@ def _declared_alerts(files: list[_File]) -> Iterator[DeclaredAlert]:
     for file in files:
         for title, entries in _table(file, file.table.get(_ALERTS, {}), _ALERTS).items():
             if title not in _ALERT_TABLES:
-                raise _unknown_key(file.origin(_ALERTS, title), title, tuple(_ALERT_TABLES), "a table of alerts")
+                raise _unknown_key(
+                    file.origin(_ALERTS, title), title, tuple(_ALERT_TABLES), "a table of alerts"
+                )
             for name, fields in _table(file, entries, _ALERTS, title).items():
                 found[title, name] = _declared_alert(file, title, name, fields)
     return iter(found.values())
@@ -353,7 +355,7 @@ def _read_option(name: str, value: Any) -> Any:
     if isinstance(value, str):
         if option.kind == "count" and re.fullmatch(r"[0-9]{1,9}", value.strip()):
             value = int(value)
-        elif option.kind == "labels":
+        elif option.kind in ("labels", "hosts"):
             value = [label.strip() for label in value.split(",")]
         elif option.kind == "choice":
             value = value.strip().lower()

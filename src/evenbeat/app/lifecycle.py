@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from evenbeat.app.declarations import Declarations
 from evenbeat.app.hooks import Hooks
 from evenbeat.app.session import AppSession
 from evenbeat.core.durations import Duration, read_duration
@@ -36,10 +35,10 @@ class Lifecycle:
     ``stop`` waits for them: another thread then stops the node.
     """
 
-    def __init__(self, session: AppSession, declarations: Declarations, options: NodeOptions) -> None:
+    def __init__(self, session: AppSession, declare: Callable[[], object], options: NodeOptions) -> None:
         read_node_settings(options)
         self._session = session
-        self._declarations = declarations
+        self._declare = declare
         self._options = options
         self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
         self.events = Events(self._call_hook)
@@ -100,7 +99,7 @@ class Lifecycle:
             )
         settings = self.settings(options)
         store, tasks = self._session.store(), self._session.tasks
-        self._declarations.declare_tasks(tasks)
+        self._declare()
         node = self._node_kind(store, tasks, self.events, settings, ticker=ticker, worker=worker, name=name)
         node.start()
         self._started = node

@@ -7,9 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-SubjectKind: TypeAlias = Literal[
-    "schedule", "run", "token", "alert_rule", "alert_channel", "alert_window"
-]
+SubjectKind: TypeAlias = Literal["schedule", "run", "token", "alert_rule", "alert_channel", "alert_window"]
 AuditAction: TypeAlias = Literal[
     "add",
     "declare",

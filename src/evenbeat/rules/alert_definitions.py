@@ -46,7 +46,7 @@ def read_rule(
             value=schedule or tag,
             hint=f"give {shared[0]} a rule of its own",
         )
-    if not isinstance(recovery, bool):
+    if recovery not in (True, False):
         raise InvalidValue(
             f"recovery {shown(recovery)} is not True or False", field="recovery", value=recovery
         )
@@ -164,9 +164,9 @@ def hidden(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _texts(value: str | Iterable[str], field: str, most: int, example: str) -> list[str]:
-    texts = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else None
-    if texts is None or not all(isinstance(each, str) for each in texts):
+def _texts(value: object, field: str, most: int, example: str) -> list[str]:
+    texts = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [None]
+    if not all(isinstance(each, str) for each in texts):
         raise InvalidValue(
             f"{field} {shown(value)} is not a list of texts",
             field=field,

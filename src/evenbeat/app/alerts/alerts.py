@@ -21,14 +21,7 @@ from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_name
 from evenbeat.errors import AlertNotFound, InvalidValue
 from evenbeat.rules.alert_definitions import channel_facts, read_rule, rule_facts, window_facts
-from evenbeat.rules.alert_records import (
-    CHANNEL,
-    RULE,
-    WINDOW,
-    StoredChannel,
-    StoredRule,
-    StoredWindow,
-)
+from evenbeat.rules.alert_records import CHANNEL, RULE, WINDOW, StoredChannel, StoredRule, StoredWindow
 from evenbeat.stores.base import check_limit
 from evenbeat.stores.pages import unknown_cursor
 
@@ -132,14 +125,13 @@ class Alerts:
             self.declare()
 
     def declare(self) -> None:
-        """Write what was declared: create each channel and rule, or update it to match. A node does so when it
-        starts."""
+        """Create each channel and rule that was declared, or update it to match. A node does so when it starts."""
         self._declared.write()
 
     def incidents(
         self,
         *,
-        open: bool = True,  # noqa: A002  # what everybody calls it
+        open: bool = True,  # what everybody calls it
         tenant: str | None = None,
         all_tenants: bool = False,
         limit: int = 1000,
@@ -161,8 +153,8 @@ class Alerts:
         limit: int = 100,
         cursor: str | None = None,
     ) -> list[Delivery]:
-        """Return announcements, the newest first: those that wait to be sent, and those that were sent or given
-        up, for 30 days.
+        """Return announcements, the newest first: those that wait to be sent, and for 30 days those that were
+        sent or given up.
 
         ``cursor``, the id of the last one of a call before, continues after it.
         """

@@ -46,9 +46,9 @@ class ChannelChanges(TypedDict, total=False):
 class AlertChannels:
     """The alert channels of a scheduler; the ``a…`` twins are awaited.
 
-    ``tenant`` defaults to the scheduler's own; ``all_tenants=True`` means the channels of rules that cover all
-    tenants. No call returns a secret: a channel has the address that its URL leads to, without user, password,
-    path and query.
+    ``tenant`` defaults to the scheduler's own; ``all_tenants=True`` means the channels of rules that cover
+    all tenants. No call returns a secret: a channel has the address that its URL leads to, without user,
+    password, path and query.
     """
 
     def __init__(

@@ -57,8 +57,8 @@ class NamedRecords(Generic[B]):
     ) -> None:
         self._session = session
         self._kind = kind
-        self._body = body
-        self._facts = facts
+        self._body: type[B] = body
+        self._facts: Callable[[B], dict[str, Any]] = facts
 
     @property
     def word(self) -> str:
@@ -201,7 +201,9 @@ class NamedRecords(Generic[B]):
             expires=expires,
         )
         expect = None if present is None else present.version
-        return self._write(self._change(owner, name, action, *facts), lambda: store.put_record(record, expect))
+        return self._write(
+            self._change(owner, name, action, *facts), lambda: store.put_record(record, expect)
+        )
 
     def _change(
         self, owner: str | None, name: str, action: AuditAction, before: dict[str, Any], after: dict[str, Any]

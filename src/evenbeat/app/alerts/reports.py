@@ -134,9 +134,7 @@ def _delivery(record: Record, tenant: str | None) -> Delivery | None:
     return delivery_view(record, body)
 
 
-def _newest(
-    store: Store, kind: str, tenant: str | None, after: str | None, limit: int
-) -> Iterator[Record]:
+def _newest(store: Store, kind: str, tenant: str | None, after: str | None, limit: int) -> Iterator[Record]:
     """Yield the records of a kind, the newest first, behind the key ``after``."""
     start = "" if after is None else after + "0"
     if tenant is None:

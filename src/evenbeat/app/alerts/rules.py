@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evenbeat.app.alerts.named import Found, NamedRecords, owner_from
 from evenbeat.app.session import AppSession
 from evenbeat.core.alerts import AlertRule
+from evenbeat.core.audits import AuditAction
 from evenbeat.core.awaitable import twin
 from evenbeat.core.instants import Instant, Moment, from_ms, read_moment
 from evenbeat.errors import InvalidValue, shown
@@ -165,7 +166,7 @@ class AlertRules:
     def _mute(
         self, name: str, until: Instant | None, owner: str | None, if_revision: int | None
     ) -> AlertRule:
-        action = "unmute" if until is None else "mute"
+        action: AuditAction = "unmute" if until is None else "mute"
         return self._view(
             self._rules.change(
                 owner, name, action, if_revision, lambda rule: replace(rule, muted_until=until)
@@ -199,9 +200,7 @@ class AlertRules:
 
 
 def _with_fields(present: StoredRule, wanted: StoredRule, managed_by: str) -> StoredRule:
-    return replace(
-        present, **{field: getattr(wanted, field) for field in FIELDS}, managed_by=managed_by
-    )
+    return replace(present, **{field: getattr(wanted, field) for field in FIELDS}, managed_by=managed_by)
 
 
 def write_rule(
