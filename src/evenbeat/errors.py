@@ -255,7 +255,7 @@ class TokenNotFound(EvenbeatError):
 class AlertNotFound(EvenbeatError):
     """There is no alert rule, channel, window or delivery of that name or id.
 
-    ``kind`` is ``rule``, ``channel``, ``window`` or ``delivery``; ``tenant`` is None for those of all tenants.
+    ``kind`` is ``rule``, ``channel``, ``window`` or ``delivery``; a ``tenant`` of None means all tenants.
     """
 
     def __init__(self, kind: str, tenant: str | None, name: str, hint: str | None = None) -> None:

@@ -29,8 +29,8 @@ AuditAction: TypeAlias = Literal[
     "test",
 ]
 """The method that made the change. The bulk forms record the method of one item: ``pause_all`` records a
-``pause`` for each schedule. ``repair`` is of ``doctor``; ``create`` and ``revoke`` are about tokens, ``mute``,
-``unmute`` and ``test`` about alerts."""
+``pause`` for each schedule. ``repair`` is of ``doctor``; ``create`` and ``revoke`` are about tokens;
+``mute``, ``unmute`` and ``test`` are about alerts."""
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 

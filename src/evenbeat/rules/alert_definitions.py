@@ -27,7 +27,7 @@ def read_rule(
     recovery: bool = True,
     for_all_tenants: bool = False,
 ) -> StoredRule:
-    """Return the rule with its conditions in their canonical text. Whether the channels exist is not checked."""
+    """Return the rule, with its conditions in their canonical text. Does not check whether channels exist."""
     conditions = [read_condition(text) for text in _texts(on, "on", MOST_CONDITIONS, "failed")]
     shared = [str(each) for each in conditions if each.kind in SHARED_CONDITIONS]
     if shared and not for_all_tenants:
@@ -41,7 +41,7 @@ def read_rule(
     if shared and (schedule is not None or tag is not None):
         field = "schedule" if schedule is not None else "tag"
         raise InvalidValue(
-            f"{field} {shown(schedule or tag)} never matches {shown(shared[0])}, which is not about schedules",
+            f"{field} {shown(schedule or tag)} never matches {shown(shared[0])}: it is not about schedules",
             field=field,
             value=schedule or tag,
             hint=f"give {shared[0]} a rule of its own",
@@ -165,7 +165,8 @@ def hidden(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: object, field: str, most: int, example: str) -> list[str]:
-    texts = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [None]
+    given: Any = [value] if isinstance(value, str) else value if isinstance(value, Iterable) else [None]
+    texts = list(given)
     if not all(isinstance(each, str) for each in texts):
         raise InvalidValue(
             f"{field} {shown(value)} is not a list of texts",

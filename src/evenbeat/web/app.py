@@ -8,12 +8,12 @@ from starlette.types import Receive, Scope, Send
 
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.api import starlette_app
-from evenbeat.web.endpoints import about, audit, doctor, events, figures, runs, schedules, tokens, why
+from evenbeat.web.endpoints import about, alerts, audit, doctor, events, figures, runs, schedules, tokens, why
 from evenbeat.web.health import health_routes
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, doctor, audit, events, tokens, about)
+ENDPOINTS = (schedules, runs, why, figures, alerts, doctor, audit, events, tokens, about)
 """The modules whose endpoints are served."""
 
 

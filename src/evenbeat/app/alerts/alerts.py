@@ -125,7 +125,7 @@ class Alerts:
             self.declare()
 
     def declare(self) -> None:
-        """Create each channel and rule that was declared, or update it to match. A node does so when it starts."""
+        """Create what was declared, or update it to match. A node does so when it starts."""
         self._declared.write()
 
     def incidents(

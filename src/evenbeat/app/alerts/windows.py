@@ -58,8 +58,8 @@ class MaintenanceWindows:
         return _view(self._windows.create(owner, name, window, expires=window.ends_at))
 
     def list(self, *, tenant: str | None = None, all_tenants: bool = False) -> list[MaintenanceWindow]:
-        """Return the windows of a tenant that are not over; with ``all_tenants``, those of all owners. The one
-        that starts first comes first."""
+        """Return the windows of a tenant that are not over, by their start; with ``all_tenants``, of all
+        owners."""
         owner = owner_from(self._session, tenant, all_tenants)
         found = self._windows.everywhere() if owner is None else self._windows.of(owner)
         return sorted(map(_view, found), key=lambda window: window.starts_at)
