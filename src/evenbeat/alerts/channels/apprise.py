@@ -29,10 +29,11 @@ SERVICES = re.compile(
     mailtos? | ses | sendgrid | mailgun | mailersend | postmark | brevo | resend | smtp2go | sparkpost
     # chat
     | slack | discord | tgram | workflows | gchat | wxteams | webex | mmosts? | rockets? | matrixs? | zulip
-    | nctalks? | twist | flock | ryver | signals? | whatsapp | threema | line | dingtalk | feishu | lark | wecombot
+    | nctalks? | twist | flock | ryver | signals? | whatsapp | threema | line | dingtalk | feishu | lark
+    | wecombot
     # people on call, and their phones
-    | pagerduty | opsgenie | pagertree | signl4 | splunk | victorops | spike | ntfys? | gotifys? | pover | pbul
-    | prowl | barks? | ifttt | twilio | vonage | nexmo | sinch | msgbird | clicksend | sns
+    | pagerduty | opsgenie | pagertree | signl4 | splunk | victorops | spike | ntfys? | gotifys? | pover
+    | pbul | prowl | barks? | ifttt | twilio | vonage | nexmo | sinch | msgbird | clicksend | sns
     # other receivers
     | apprises? | jsons? | forms? | xmls?
     """,

@@ -31,14 +31,12 @@ def event_id(message: Message) -> uuid.UUID:
 def slug(message: Message) -> str:
     """Return the name of a schedule in the form that monitors take: 1 to 50 of a-z, 0-9, _ and -.
 
-    A run without a schedule has that of its task. Two names never have the same slug: one that had to be
-    changed ends with a hash of the name.
+    Two names never have the same slug: one that had to be changed ends with a hash of the name. So does that
+    of a task, if a run has no schedule.
     """
-    name = (
-        message.schedule
-        or message.task
-        or f"{message.subject_kind or 'evenbeat'}/{message.subject or 'test'}"
-    )
+    if message.announcement == "test":
+        return "evenbeat-test"
+    name = message.schedule or f"{message.subject_kind}/{message.subject}"
     if message.tenant not in (None, "default"):
         name = f"{message.tenant}/{name}"
     plain = _OTHER.sub("-", name.lower())
