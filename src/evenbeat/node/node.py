@@ -196,13 +196,11 @@ class Node:
     def _loop(
         self, name: str, step: Callable[[int], int | None], max_backoff: float = LONGEST_BACKOFF
     ) -> Loop:
-        loop = Loop(
-            name, step, self._now, self._settings.poll_interval, self._events, max_backoff=max_backoff
-        )
+        loop = Loop(name, step, self.now, self._settings.poll_interval, self._events, max_backoff=max_backoff)
         self._loops.append(loop)
         return loop
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
         """Return the time of the store's clock. Every step begins with this call."""
         self._counting.note_alive()
         self._check_descriptors()
@@ -308,10 +306,10 @@ class Node:
         if self._worker is not None and self._worker_loop is not None and self._worker_loop.join(0):
             # Records the attempts that ended while the loop stopped.
             worker = self._worker
-            self._try(lambda: worker.step(self._now()))
+            self._try(lambda: worker.step(self.now()))
         self._listener.join(_STOP_PATIENCE)
         if self._duties_loop.join(0):
-            self._try(lambda: self._rollups.write(self._now(), is_last=True))
+            self._try(lambda: self._rollups.write(self.now(), is_last=True))
         self._try(self._presence.leave)
         stop_capture()
         self._notify("node_stopped")
@@ -384,4 +382,4 @@ class Node:
 
     def _notify(self, kind: EventKind) -> None:
         if self._events:
-            self._try(lambda: self._events.publish(kind, self._now()))
+            self._try(lambda: self._events.publish(kind, self.now()))

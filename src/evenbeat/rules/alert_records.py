@@ -8,7 +8,7 @@
 | ``alert_signal`` | the oldest first | nodes, with the end or the fire | ``Signal``; expires |
 | ``alert_turn`` | ``turn`` | the process that evaluates conditions now | see ``alerts/watch.py`` |
 | ``alert_incident`` | a hash of rule, condition and subject | the watch | ``StoredIncident`` |
-| ``alert_past`` | the newest first, and the id | the watch, when an incident ends | ``StoredIncident``; expires |
+| ``alert_past`` | the newest first | the watch, when an incident ends | ``StoredIncident``; expires |
 | ``alert_pending`` | the delivery's id | the watch; claimed and changed by a sender | ``StoredDelivery`` |
 | ``alert_log`` | the delivery's id, the newest first | a sender, at the end | ``StoredDelivery``; expires |
 

@@ -44,12 +44,9 @@ class Finding(NamedTuple):
 
     subject: Subject
     reason: str
-    begins_with: str
-    """Identifies the beginning: the same for every process that sees it."""
     since: Instant
     run: str | None = None
     tick: Instant | None = None
-    count: int = 0
 
 
 def take_signals(
@@ -102,7 +99,7 @@ def take_finding(
     if incident is None:
         if finding is None:
             return None
-        incident = _found(rule, condition, finding)
+        incident = _found(rule, condition, finding, now)
         return _announced(incident, rule, muted_by, now)
     if incident.closed_at is not None:
         return incident
@@ -184,10 +181,10 @@ def _counted(incident: StoredIncident, key: str, signal: Signal) -> StoredIncide
     return replace(counted, reason=_reason(counted, signal))
 
 
-def _found(rule: Rule, condition: str, finding: Finding) -> StoredIncident:
+def _found(rule: Rule, condition: str, finding: Finding, now: Instant) -> StoredIncident:
     subject = finding.subject
     return StoredIncident(
-        id=_id(rule, condition, subject, finding.begins_with),
+        id=_id(rule, condition, subject, str(now)),
         rule=rule.name,
         scope=rule.scope,
         condition=condition,
@@ -219,9 +216,7 @@ def _reason(incident: StoredIncident, signal: Signal) -> str:
     return f"{ticks} skipped: found later than the grace allows"
 
 
-def _announced(
-    incident: StoredIncident, rule: Rule, muted_by: str | None, at: Instant
-) -> StoredIncident:
+def _announced(incident: StoredIncident, rule: Rule, muted_by: str | None, at: Instant) -> StoredIncident:
     """Owe what has not been announced yet, unless the rule is muted.
 
     If several levels were reached while it was muted, only the highest is announced.
