@@ -73,6 +73,7 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, web: bool, **flag
     )
     loaded = load_app(target)
     warn_of_other_store(settings, loaded)
+    loaded.alerts.declare_config(settings.alerts)  # refuses wrong values; the nodes write it
     log = logging.getLogger("evenbeat.cli")
     log.info("running", extra={"app": target, "store": loaded.url})
     if begin.worker:

@@ -45,7 +45,7 @@ Url = Annotated[
     Meta(
         min_length=1,
         max_length=2000,
-        description="Never shown again. env:EVENBEAT_SECRET_NAME names a variable of the processes that send.",
+        description="Never shown again. env:EVENBEAT_SECRET_NAME names a variable of the sending process.",
     ),
 ]
 Secret = Annotated[
