@@ -49,16 +49,22 @@ def rule(*on: str, name: str = "r", owner: str | None = "default", **fields: Any
 
 
 def put_rule(
-    store: Store, *on: str, name: str = "r", owner: str | None = "default", version: int = 1, **fields: Any
+    store: Store,
+    *on: str,
+    name: str = "r",
+    owner: str | None = "default",
+    version: int = 1,
+    url: str = URL,
+    **fields: Any,
 ) -> None:
-    """Write a rule, with its channels."""
+    """Write a rule, with its channels: webhooks to ``url``."""
     body = StoredRule(on=on, **{"to": ("ops",), **fields})
     record = Record(
         kind=RULE, tenant=owner_of(owner), key=scoped_key(owner, name), body=encode(body), version=version
     )
     assert store.put_record(record, None if version == 1 else version - 1)
     for channel in body.to:
-        stored = StoredChannel(kind="webhook", url=URL)
+        stored = StoredChannel(kind="webhook", url=url)
         key = scoped_key(owner, channel)
         store.put_record(Record(kind=CHANNEL, tenant=owner_of(owner), key=key, body=encode(stored)))
 
