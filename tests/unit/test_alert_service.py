@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -21,6 +17,7 @@ from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web import web_app
 from tests.alerting import Receiver, a_run, end_run, incidents, put_rule
+from tests.alert_hook import hook
 from tests.store_calls import add_schedules
 
 
@@ -137,53 +134,6 @@ def test_a_service_that_is_not_started_can_be_stopped() -> None:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
-class Hook(ThreadingHTTPServer):
-    """A real receiver on loopback."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.bodies: list[bytes] = []
-        self.arrived = threading.Condition()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/"
-
-    def await_bodies(self, number: int) -> list[bytes]:
-        with self.arrived:
-            assert self.arrived.wait_for(lambda: len(self.bodies) >= number, 30)
-        return self.bodies
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hook
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        with self.server.arrived:
-            self.server.bodies.append(body)
-            self.server.arrived.notify_all()
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_args: object) -> None:
-        pass
-
-
-@contextmanager
-def hook() -> Iterator[Hook]:
-    server = Hook()
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services that take turns every 50 ms, and send to loopback."""
@@ -209,11 +159,11 @@ def test_a_node_announces_a_failing_job_at_a_real_receiver() -> None:
         app.start()
         try:
             app.enqueue("work")
-            (body,) = receiver.await_bodies(1)
+            (message,) = receiver.await_messages(1)
         finally:
             app.stop()
             app.close()
-    assert b"boom" in body
+    assert "boom" in message["error"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -227,8 +177,8 @@ def test_the_web_process_alone_reports_a_schedule_that_nobody_fires() -> None:
         web = web_app(app, needs_token=False)
         web.state.watch_alerts()
         try:
-            (body,) = receiver.await_bodies(1)
+            (message,) = receiver.await_messages(1)
         finally:
             web.close()
             app.close()
-    assert b"nightly" in body
+    assert message["schedule"] == "nightly"
