@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,3 +98,21 @@ def test_hostile_texts_are_json_texts_and_nothing_else() -> None:
     hostile = '"}\n<script>{{7*7}}${x}%s\u2028\x00'
     _, document = received(replace(MESSAGE, title=hostile, error=hostile))
     assert (document["title"], document["error"]) == (hostile, hostile)
+
+
+def test_the_check_of_the_documentation_accepts_what_is_sent_and_nothing_else() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/alert-channels.md").read_text()
+    names: dict[str, Any] = {}
+    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], names)  # noqa: S102  # our own page
+    is_genuine = names["is_genuine"]
+    request, document = received(MESSAGE)
+    now = 1_772_416_806
+    assert is_genuine(MARK, request.headers, request.body, now)
+    assert not is_genuine("another", request.headers, request.body, now)
+    assert not is_genuine(MARK, request.headers, request.body + b" ", now)
+    assert not is_genuine(MARK, request.headers, request.body, now + 301)
+    assert not is_genuine(MARK, request.headers | {"Evenbeat-Timestamp": "1772416806"}, request.body, now)
+    assert not is_genuine(MARK, request.headers | {"Evenbeat-Signature": "v1=ä"}, request.body, now)
+    assert not is_genuine(MARK, {}, request.body, now)
+    shown = json.loads(re.findall(r"```json\n(.*?)```", page, re.DOTALL)[0])
+    assert list(shown) == list(document)
