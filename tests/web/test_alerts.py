@@ -20,9 +20,7 @@ CHANNEL = {"name": "ops", "kind": "webhook", "url": HOOK, "secret": "marker-of-t
 RULE = {"name": "failures", "on": ["failed", "failing"], "to": ["ops"]}
 
 
-def changed(
-    site: Site, method: str, path: str, body: Any = None, etag: str | None = None, **more: Any
-) -> Any:
+def changed(site: Site, method: str, path: str, body: Any = None, etag: str = "*", **more: Any) -> Any:
     response = site.request(method, path, json=body, headers={"If-Match": etag}, **more)
     assert response.status_code in (200, 204), response.text
     return None if response.status_code == 204 else response.json()

@@ -101,10 +101,10 @@ class OpenIncidents:
             self._full.add(rule)
             return False
         # A paused process may see the beginning of an incident that has ended meanwhile.
-        is_over = self._store.get_record(PAST, owner_of(incident.tenant), past_key(incident)) is not None
-        if not is_over:
-            self._open[rule] += 1
-        return not is_over
+        if self._is_over(incident):
+            return False
+        self._open[rule] += 1
+        return True
 
     def _write(self, key: Key, incident: StoredIncident, expect: int | None) -> None:
         # Never the same version twice: the next incident of this key must not match a late write.
@@ -125,6 +125,10 @@ class OpenIncidents:
         if not incident.owed and incident.closed_at is None:
             return
         tenant, key = _key_of(incident)
+        if incident.closed_at is not None and self._is_over(incident):
+            # Everything is written, but for this.
+            self._remove(tenant, key)
+            return
         for delivery, owed, channel in () if rule is None else deliveries_of(incident, rule):
             body = StoredDelivery(
                 message=message(incident, owed.announcement, delivery),
@@ -134,17 +138,23 @@ class OpenIncidents:
             )
             self._store.put_record(Record(kind=PENDING, tenant=tenant, key=delivery, body=encode(body)))
         after = with_deliveries_written(incident)
-        record = self._stored[tenant, key][0]
         if after.closed_at is None:
-            self._write((tenant, key), after, record.version)
+            self._write((tenant, key), after, self._stored[tenant, key][0].version)
             return
         if has_begun(after):
             past = Record(
                 kind=PAST, tenant=tenant, key=past_key(after), body=encode(after), expires=now + KEPT
             )
             self._store.put_record(past)
+        self._remove(tenant, key)
+
+    def _is_over(self, incident: StoredIncident) -> bool:
+        """Return whether there is a record of the end of this very incident."""
+        return self._store.get_record(PAST, owner_of(incident.tenant), past_key(incident)) is not None
+
+    def _remove(self, tenant: str, key: str) -> None:
+        record, _ = self._stored.pop((tenant, key))
         self._store.delete_record(INCIDENT, tenant, key, record.version)
-        del self._stored[tenant, key]
 
 
 def rule_key(incident: StoredIncident) -> RuleKey:

@@ -11,6 +11,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -49,6 +50,9 @@ _MOST_READ = 5_000
 _ORDER: dict[Announcement, int] = {"opened": 0, "escalated": 1, "recovered": 2}
 _LONGEST_ERROR = 500
 
+Lane: TypeAlias = tuple[str, str, str]
+"""A channel: the tenant of the delivery's record, the scope, and the name. Deliveries to one are sent one
+after the other."""
 Sent: TypeAlias = Literal["sent", "retried", "failed"]
 """What a try led to: it was accepted, it will be tried again, or it was given up."""
 
@@ -62,8 +66,7 @@ class Claimed(NamedTuple):
     delivery: StoredDelivery
 
     @property
-    def lane(self) -> tuple[str, str, str]:
-        """The channel: the tenant of the record, the scope, and the name."""
+    def lane(self) -> Lane:
         return self.record.tenant, self.delivery.scope, self.delivery.channel
 
 
@@ -85,21 +88,23 @@ class AlertSender:
         self._start = start
         self._on_sent = on_sent
         """Called after each try, for metrics."""
-        self._busy: set[tuple[str, str, str]] = set()
+        self._busy: set[Lane] = set()
         """The channels to which this process sends now."""
         self._guard = threading.Lock()
 
     def step(self, now: Instant) -> bool:
-        """Send deliveries that are due; return whether any delivery waits."""
+        """Send deliveries that are due, one to each channel; return whether any delivery waits."""
         waiting = self._read()
+        chosen: set[Lane] = set()
         for claimed in self._heads(waiting):
             delivery = claimed.delivery
-            if delivery.next_at > now or delivery.claimed_until > now:
+            if claimed.lane in chosen or delivery.next_at > now or delivery.claimed_until > now:
                 continue
             with self._guard:
                 if claimed.lane in self._busy or len(self._busy) >= SIDE_BY_SIDE:
                     continue
                 self._busy.add(claimed.lane)
+            chosen.add(claimed.lane)
             try:
                 mine = self._claim(claimed, now)
             except BaseException:
@@ -223,9 +228,9 @@ class AlertSender:
             _log.warning("an alert could not be sent, retrying: %s", failure.reason, extra=_fields(mine))
 
 
-def _age(each: Claimed) -> tuple[Instant, int, str]:
+def _age(each: Claimed) -> tuple[Instant, datetime, int, str]:
     message = each.delivery.message
-    return each.delivery.created_at, _ORDER.get(message.announcement, 0), message.id
+    return each.delivery.created_at, message.at, _ORDER.get(message.announcement, 0), message.id
 
 
 def _is_too_old(delivery: StoredDelivery, now: Instant) -> bool:

@@ -104,6 +104,7 @@ def run_message(signal: Signal, trigger: str | None, delivery: str, link_base: s
         f"The run {signal.kind}{took}.",
         "" if error is None else f"Error: {error}",
         *_identity(kind, name, signal.tenant, signal.tick),
+        "" if signal.run is None else f"Run: {one_line(signal.run, 400)}",
         link or "",
     ]
     return Message(
@@ -164,7 +165,11 @@ def _incident_title(incident: StoredIncident, announcement: Announcement) -> str
         words = f"Failed {incident.failures:,} times in a row"
     elif incident.subject_kind == "store":
         return words
-    name = "the store" if incident.subject_kind == "store" else incident.schedule or incident.subject
+    name = incident.schedule or incident.subject
+    if incident.subject_kind == "store":
+        name = "the store"
+    elif incident.subject_kind == "run" and incident.schedule is None:
+        name = incident.task or incident.subject
     return _title(words, name, incident.tenant)
 
 
@@ -254,7 +259,9 @@ def _link(link_base: str | None, folder: str, name: str | None, tenant: str | No
     """Return the URL of something in the REST API; None if the address of the API is not known."""
     if link_base is None or name is None:
         return None
-    path = f"{link_base.rstrip('/')}{_API}/{folder}" + (f"/{quote(name, safe='/')}" if name else "")
+    path = f"{link_base.rstrip('/')}{_API}/{folder}"
+    if name:
+        path += f"/{quote(name, safe='/', errors='replace')}"
     if tenant in (None, DEFAULT_TENANT):
         return path
-    return f"{path}?{urlencode({'tenant': tenant})}"
+    return f"{path}?{urlencode({'tenant': tenant}, errors='replace')}"

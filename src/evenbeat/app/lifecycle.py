@@ -107,7 +107,6 @@ class Lifecycle:
         settings = self.settings(options)
         store, tasks = self._session.store(), self._session.tasks
         self._declare()
-        name = name or node_name()
         alerts = self.alert_service(name, settings)
         # Before the node: the first run to fail leaves a signal, too.
         alerts.refresh(store.now())

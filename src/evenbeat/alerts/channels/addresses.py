@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 LONGEST_URL = 2_000
 
@@ -83,10 +83,11 @@ class Target(NamedTuple):
 _PORTS = {"http": 80, "https": 443}
 
 
-def read_target(url: str) -> Target:
-    """Return the parts of an ``http`` or ``https`` URL; raise ``BadAddress`` for any other text."""
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a URL that has only characters of URLs; raise ``BadAddress`` for any other text."""
     if not 0 < len(url) <= LONGEST_URL:
         raise BadAddress(f"it is not a URL of 1 to {LONGEST_URL:,} characters")
+    # urlsplit drops line breaks and tabs without a word.
     if not _URL.fullmatch(url):
         raise BadAddress("it has a space, a control character or another character that URLs must escape")
     try:
@@ -94,15 +95,20 @@ def read_target(url: str) -> Target:
         port = parts.port
     except ValueError:
         raise BadAddress("its host or port is not valid") from None
+    if port == 0:
+        raise BadAddress("its host or port is not valid")
+    return parts
+
+
+def read_target(url: str) -> Target:
+    """Return where an ``http`` or ``https`` URL leads; raise ``BadAddress`` for any other text."""
+    parts = split_url(url)
     if parts.scheme not in _PORTS:
         raise BadAddress("it does not begin with https:// or http://")
     if "@" in parts.netloc:
         raise BadAddress("it has a user or a password before the host")
-    host = read_host(parts.hostname or "")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    if port is not None and not 0 < port < 65536:
-        raise BadAddress("its host or port is not valid")
-    return Target(parts.scheme, host, _PORTS[parts.scheme] if port is None else port, path)
+    return Target(parts.scheme, read_host(parts.hostname or ""), parts.port or _PORTS[parts.scheme], path)
 
 
 def read_host(text: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from evenbeat.alerts.channels.http import HttpClient
 from evenbeat.alerts.channels.monitors import event_id, is_good, slug
 from evenbeat.core.alerts import Message
+
+if TYPE_CHECKING:
+    from evenbeat.alerts.channels.http import HttpClient
 
 PLACEHOLDER = "{schedule}"
 """In a ping URL: stands for the slug of the schedule, so that one channel serves all schedules."""
@@ -38,7 +41,4 @@ def ping_url(url: str, message: Message) -> str:
 
 
 def _body(message: Message) -> bytes:
-    lines = [message.title, *message.lines]
-    if message.run is not None:
-        lines.append(f"run: {message.run}")
-    return "\n".join(lines).encode(errors="replace")[:_LONGEST_BODY]
+    return "\n".join((message.title, *message.lines)).encode(errors="replace")[:_LONGEST_BODY]

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
 """Returns the addresses of a name; raises OSError if there are none."""
+Connect: TypeAlias = Callable[[tuple[str, int], float], socket.socket]
+"""Connects to an address and a port within so many seconds."""
 
 _LONGEST_ANSWER = 1 << 16
 """How many bytes of an answer are read, with its header."""
@@ -64,10 +66,11 @@ class HttpClient:
         allow_private: frozenset[str] = frozenset(),
         *,
         resolve: Resolve = system_resolve,
+        connect: Connect = socket.create_connection,
         seconds: float = SEND_SECONDS,
     ) -> None:
         self._allow_private = frozenset(name.lower().strip("[]").removesuffix(".") for name in allow_private)
-        self._resolve = resolve
+        self._resolve, self._connect = resolve, connect
         self._seconds = seconds
 
     @cached_property
@@ -98,7 +101,7 @@ class HttpClient:
         deadline = _Deadline(self._seconds)
         where = target.authority
         try:
-            with self._connect(target, deadline) as connection:
+            with self._connected(target, deadline) as connection:
                 for start in range(0, len(request), _CHUNK):
                     connection.settimeout(deadline.left())
                     connection.sendall(request[start : start + _CHUNK])
@@ -115,19 +118,16 @@ class HttpClient:
         except (HTTPException, ValueError):
             raise DeliveryFailed(f"{where} did not answer in HTTP") from None
 
-    def _connect(self, target: Target, deadline: _Deadline) -> socket.socket:
+    def _connected(self, target: Target, deadline: _Deadline) -> socket.socket:
         """Connect to one of the addresses of a name, all of which have been checked."""
         addresses = self._addresses(target.host, target.port, deadline)[:_MOST_ADDRESSES]
-        for later, address in enumerate(addresses, 1):
-            left = deadline.left()
-            try:
-                plain = socket.create_connection(
-                    (address, target.port), left if later == len(addresses) else min(left, _CONNECT_SECONDS)
-                )
+        for address in addresses[:-1]:
+            seconds = min(deadline.left(), _CONNECT_SECONDS)
+            with suppress(OSError):
+                plain = self._connect((address, target.port), seconds)
                 break
-            except OSError:
-                if later == len(addresses):
-                    raise
+        else:
+            plain = self._connect((addresses[-1], target.port), deadline.left())
         if target.scheme == "http":
             return plain
         try:

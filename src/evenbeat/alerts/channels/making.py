@@ -10,7 +10,6 @@ from evenbeat.alerts.channels.addresses import BadAddress, read_target
 from evenbeat.alerts.channels.apprise import AppriseChannel
 from evenbeat.alerts.channels.base import Channel, DeliveryFailed
 from evenbeat.alerts.channels.healthchecks import PLACEHOLDER, Healthchecks
-from evenbeat.alerts.channels.http import HttpClient
 from evenbeat.alerts.channels.sentry import Sentry, read_dsn
 from evenbeat.alerts.channels.webhook import Webhook
 from evenbeat.core.alerts import CHANNEL_KINDS
@@ -30,6 +29,9 @@ def make_channel(
     stored: StoredChannel, environment: Mapping[str, str], allow_private: frozenset[str]
 ) -> Channel:
     """Return the channel of a record; raise ``DeliveryFailed`` if it can't be made in this process."""
+    # Here, since every process of an app imports this module, and most never send: it takes 20 ms.
+    from evenbeat.alerts.channels.http import HttpClient
+
     client = HttpClient(allow_private)
     url = _resolved(stored.url, environment)
     secret = None if stored.secret is None else _resolved(stored.secret, environment)

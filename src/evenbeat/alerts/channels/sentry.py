@@ -10,20 +10,22 @@ import math
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlunsplit
 
 import msgspec
 
 from evenbeat import __version__
-from evenbeat.alerts.channels.addresses import BadAddress, read_target
-from evenbeat.alerts.channels.http import HttpClient
+from evenbeat.alerts.channels.addresses import BadAddress, read_target, split_url
 from evenbeat.alerts.channels.monitors import event_id, is_good, slug
 from evenbeat.core.alerts import Message
 from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.errors import InvalidTrigger
 from evenbeat.triggers import Cron, Every, parse_trigger
+
+if TYPE_CHECKING:
+    from evenbeat.alerts.channels.http import HttpClient
 
 _KEY = re.compile(r"[A-Za-z0-9]{1,100}")
 _PROJECT = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -43,10 +45,7 @@ class Dsn(NamedTuple):
 
 def read_dsn(text: str) -> Dsn:
     """Return the parts of a DSN, ``https://KEY@HOST/PROJECT``; raise ``BadAddress`` for any other text."""
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        raise BadAddress("its host or port is not valid") from None
+    parts = split_url(text)
     user, at, host = parts.netloc.rpartition("@")
     key = user.partition(":")[0]  # a secret key behind it is a thing of the past
     folder, _, project = parts.path.rpartition("/")

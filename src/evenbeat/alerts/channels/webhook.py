@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from evenbeat.alerts.channels.http import HttpClient
 from evenbeat.core.alerts import Message
 from evenbeat.core.clocks import wall_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_form import json_form
+
+if TYPE_CHECKING:
+    from evenbeat.alerts.channels.http import HttpClient
 
 VERSION = 1
 """Of the shape of the document. New fields may come without a new version."""
