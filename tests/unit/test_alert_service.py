@@ -16,8 +16,8 @@ from evenbeat.stores.base import Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web import web_app
-from tests.alerting import Receiver, a_run, end_run, incidents, put_rule
 from tests.alert_hook import hook
+from tests.alerting import Receiver, a_run, end_run, incidents, put_rule
 from tests.store_calls import add_schedules
 
 

@@ -13,6 +13,10 @@ import pytest
 
 import evenbeat
 from evenbeat import errors
+from evenbeat.app.alerts.alerts import Alerts
+from evenbeat.app.alerts.channels import AlertChannels
+from evenbeat.app.alerts.rules import AlertRules
+from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
 from evenbeat.app.locks import Lock
 from evenbeat.app.runs import Runs
@@ -34,6 +38,10 @@ CLASSES: dict[str, tuple[type, object]] = {
     "app.runs": (Runs, APP.runs),
     "app.audit": (Audit, APP.audit),
     "app.tokens": (Tokens, APP.tokens),
+    "app.alerts": (Alerts, APP.alerts),
+    "app.alerts.rules": (AlertRules, APP.alerts.rules),
+    "app.alerts.channels": (AlertChannels, APP.alerts.channels),
+    "app.alerts.windows": (MaintenanceWindows, APP.alerts.windows),
     "RunContext": (evenbeat.RunContext, evenbeat.RunContext(RunRecord(id="r", task="t"))),
     "Task": (evenbeat.Task, TASK),
     "Lock": (Lock, APP.lock("noted")),
@@ -54,6 +62,11 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.RefusedItem,
     evenbeat.AuditEntry,
     evenbeat.AuditPage,
+    evenbeat.AlertRule,
+    evenbeat.AlertChannel,
+    evenbeat.MaintenanceWindow,
+    evenbeat.Incident,
+    evenbeat.Delivery,
     evenbeat.QueueStats,
     evenbeat.FigureSeries,
     evenbeat.FigurePoint,
@@ -154,9 +167,10 @@ def test_fields_of_records_are_listed(record: type[msgspec.Struct]) -> None:
 
 
 def test_async_twins_are_as_the_page_says() -> None:
-    for kind in (Schedules, Runs, Audit, Lock):
+    collected = {"declare_rule", "declare_channel", "declare_config"}
+    for kind in (Schedules, Runs, Audit, Lock, Alerts, AlertRules, AlertChannels, MaintenanceWindows):
         without = {name for name in public(kind) if not hasattr(kind, f"a{name}")}
-        assert without <= {"raise_if_lost", "is_lost"}, kind
+        assert without <= {"raise_if_lost", "is_lost"} | (collected if kind is Alerts else set()), kind
     twins = {name for name in public(evenbeat.Scheduler) if hasattr(evenbeat.Scheduler, f"a{name}")}
     listed = re.search(r"of `Scheduler` have such a twin: ([\w, \n]+);", PAGE)
     assert listed is not None
