@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from evenbeat.app.declarations import Declarations
 from evenbeat.app.hooks import Hooks
 from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.core.durations import Duration, read_duration
@@ -40,10 +39,10 @@ class Lifecycle:
     ``stop`` waits for them: another thread then stops the node.
     """
 
-    def __init__(self, session: AppSession, declarations: Declarations, options: NodeOptions) -> None:
+    def __init__(self, session: AppSession, declare: Callable[[], object], options: NodeOptions) -> None:
         read_node_settings(options)
         self._session = session
-        self._declarations = declarations
+        self._declare = declare
         self._options = options
         self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
         self.events = Events(self._call_hook)
@@ -107,7 +106,7 @@ class Lifecycle:
             )
         settings = self.settings(options)
         store, tasks = self._session.store(), self._session.tasks
-        self._declarations.declare_tasks(tasks)
+        self._declare()
         alerts = self.alert_service(name, settings)
         # Before the node: the first run to fail leaves a signal, too.
         alerts.refresh(store.now())
@@ -134,9 +133,12 @@ class Lifecycle:
         """Return a service that evaluates alert rules in this process, not started."""
         from evenbeat.alerts import service
 
+        used = self.settings({}) if settings is None else settings
         return service.AlertService(
             self._session.unopened(),
             name=name or node_name(),
+            link_base=used.public_url,
+            allow_private=used.allow_private_webhooks,
             why=self.why,
             events=self.events,
             rest=service.REST if rest is None else rest,

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
+from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.audit import Audit
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
@@ -80,7 +81,8 @@ class Scheduler:
         self._enqueuer = Enqueuer(self._session)
         rows = ScheduleRows(self._session)
         self._declarations = Declarations(rows)
-        self._lifecycle = Lifecycle(self._session, self._declarations, options)
+        self.alerts = Alerts(self._session, lambda: self.node is not None)
+        self._lifecycle = Lifecycle(self._session, self._declare, options)
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
         self.audit = Audit(self._session)
@@ -427,12 +429,12 @@ class Scheduler:
         """
         return self._lifecycle.run(ticker, worker, options)
 
-    def alert_service(self) -> AlertService:
+    def alert_service(self, **options: Unpack[NodeOptions]) -> AlertService:
         """Return a service that evaluates alert rules and sends alerts, for a process without a node.
 
-        ``start`` it. A node has its own.
+        ``start`` it. A node has its own. Options override those given to ``Scheduler()``.
         """
-        return self._lifecycle.alert_service(rest=5_000)
+        return self._lifecycle.alert_service(settings=self.node_settings(**options), rest=5_000)
 
     def _why_incident(self, incident: StoredIncident) -> str | None:
         if incident.run is not None:
@@ -445,6 +447,11 @@ class Scheduler:
     def hurry(self) -> None:
         """End the wait of ``stop`` for running jobs. For handlers of a second signal."""
         self._lifecycle.hurry()
+
+    def _declare(self) -> None:
+        """Declare what the code and the files declare. A node does so when it starts."""
+        self._declarations.declare_tasks(self._tasks)
+        self.alerts.declare()
 
     def declare_tasks(self) -> None:
         """Declare the schedules of decorated tasks. A node does so when it starts."""

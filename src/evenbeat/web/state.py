@@ -50,7 +50,7 @@ class WebState:
         are late because no node is alive."""
         with self._starting:
             if self._alerts is None:
-                self._alerts = self.app.alert_service()
+                self._alerts = self.app.alert_service(**self.settings.alert_options)
                 # Opens the store in the thread, which retries while the store is unavailable.
                 self._alerts.start(lambda: self.app.store.now())
 
