@@ -643,7 +643,8 @@ def test_a_change_with_records_takes_as_many_round_trips_as_one_without(
     for name, records in (("c", ()), ("d", (note,))):
         watch.seen.clear()
         wanted = ScheduleRecord(name=name, task="work", trigger="every 1m")
-        store.put_schedules([Write(changes.create(wanted, clock.now), None, records)])
+        made = changes.create(wanted, clock.now)
+        store.put_schedules([Write(made._replace(records=records), None)])
         store.settle_runs([replace(ends.pop(), records=records)])
         assert watch.seen == [
             "lock schedules",
@@ -653,6 +654,10 @@ def test_a_change_with_records_takes_as_many_round_trips_as_one_without(
             "settle runs",
             "committed",
         ]
+        watch.seen.clear()
+        clock.advance("1m")
+        store.fire_due(clock.now, 10, lambda *given: plan(*given)._replace(records=records))  # noqa: B023 - called at once
+        assert watch.seen == ["select next wake", "select due", "fire", "committed"]
     assert store.find_records("audit") == [note]
 
 
@@ -662,8 +667,8 @@ def test_records_of_one_call_with_the_same_key_are_added_one_after_the_other(
     expired = Record(kind="audit", key="1", body="expired", expires=clock.now)
     first, second = (Record(kind="audit", key="1", body=body) for body in ("first", "second"))
     wanted = ScheduleRecord(name="a", task="work", trigger="every 1m")
-    made = changes.create(wanted, clock.now)
-    assert store.put_schedules([Write(made, None, (expired, first, second))])[0].accepted
+    made = changes.create(wanted, clock.now)._replace(records=(expired, first, second))
+    assert store.put_schedules([Write(made, None)])[0].accepted
     assert store.find_records("audit") == [first]
 
 

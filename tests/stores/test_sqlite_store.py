@@ -269,12 +269,16 @@ def test_only_a_change_with_records_executes_a_statement_for_them(
 
     def put(*records: Record) -> object:
         wanted = ScheduleRecord(name=next(names), task="work", trigger="every 1m")
-        return store.put_schedules([Write(changes.create(wanted, clock.now), None, records)])
+        return store.put_schedules([Write(changes.create(wanted, clock.now)._replace(records=records), None)])
 
     def settle(*records: Record) -> object:
         return store.settle_runs([replace(ends.pop(), records=records)])
 
-    for change in (put, settle):
+    def fire(*records: Record) -> object:
+        clock.advance("1m")
+        return store.fire_due(clock.now, 10, lambda *given: plan(*given)._replace(records=records))
+
+    for change in (put, settle, fire):
         sent: list[list[str]] = []
         for records in ((), (note,)):
             watch.seen.clear()

@@ -37,8 +37,9 @@ def audited_write(row: ScheduleRecord | None, planned: Planned, now: Instant, de
 
     A part of a long plan has no entry: the last part carries the change.
     """
-    records = () if planned.unfinished else audited(describe(row, planned), now)
-    return Write(planned, None if row is None else row.version, records)
+    if not planned.unfinished:
+        planned = planned._replace(records=planned.records + audited(describe(row, planned), now))
+    return Write(planned, None if row is None else row.version)
 
 
 class Try:

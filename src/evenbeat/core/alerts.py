@@ -31,7 +31,9 @@ MOST_CONDITIONS = 10
 MOST_CHANNELS = 10
 """How many conditions, and how many channels, one rule may name."""
 MOST_RULES = 500
-"""How many rules a tenant may have."""
+"""How many rules, channels, or windows a tenant may have."""
+LONGEST_NOTE = 1_000
+"""How many characters the note of a window may have."""
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     rule: str
+    owner: str | None
+    """The tenant that owns the rule; None: all tenants."""
     tenant: str | None
     """The tenant of the subject; None if the subject belongs to no tenant."""
     condition: str
@@ -120,7 +124,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """The same at each try: a receiver that gets it twice can tell by it."""
     incident: str | None
     rule: str | None
+    owner: str | None
+    """The tenant that owns the rule and the channel; None: all tenants."""
     tenant: str | None
+    """The tenant of the subject; None if the subject belongs to no tenant."""
     channel: str
     announcement: Announcement
     title: str

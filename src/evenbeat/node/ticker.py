@@ -12,6 +12,7 @@ from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.counting import Counting
+from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
@@ -43,7 +44,9 @@ class Ticker:
         *,
         name: str | None = None,
         counting: Counting | None = None,
+        signals: Signals | None = None,
     ) -> None:
+        self._signals = Signals() if signals is None else signals
         self._store = store
         self._counting = counting or Counting()
         self._name = name
@@ -74,6 +77,7 @@ class Ticker:
         self._unsure = False
         self._failures = 0
         self._counting.count_fired(done.planned, now)
+        self._signals.note_written()
         self._report_others(done, now)
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._wake_worker()
@@ -106,6 +110,8 @@ class Ticker:
             self._deferrals[schedule.key] = times + 1
         elif times:
             del self._deferrals[schedule.key]
+        if self._signals and planned.skipped:
+            planned = self._signals.with_missed(planned)
         # This costs 0.5 us per run.
         return planned._replace(runs=tuple(replace(run, fired_by=self._name) for run in planned.runs))
 

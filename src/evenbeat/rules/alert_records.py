@@ -5,9 +5,9 @@
 | ``alert_rule`` | scope and name | users | ``StoredRule`` |
 | ``alert_channel`` | scope and name | users | ``StoredChannel``, with its secrets |
 | ``alert_window`` | scope and name | users | ``StoredWindow``; expires when it is over |
-| ``alert_signal`` | the run, or the schedule and tick | nodes, with the end or the fire | ``Signal`` |
+| ``alert_signal`` | the oldest first | nodes, with the end or the fire | ``Signal``; expires |
 | ``alert_turn`` | ``turn`` | the process that evaluates conditions now | see ``alerts/watch.py`` |
-| ``alert_incident`` | rule, condition and subject | the watch | ``StoredIncident`` |
+| ``alert_incident`` | a hash of rule, condition and subject | the watch | ``StoredIncident`` |
 | ``alert_past`` | the newest first | the watch, when an incident ends | ``StoredIncident``; expires |
 | ``alert_pending`` | the delivery's id | the watch; claimed and changed by a sender | ``StoredDelivery`` |
 | ``alert_log`` | the delivery's id, the newest first | a sender, at the end | ``StoredDelivery``; expires |
@@ -35,6 +35,8 @@ PENDING, LOG = "alert_pending", "alert_log"
 
 KEPT = 30 * 86_400_000
 """How long ended incidents and deliveries are kept, in milliseconds."""
+SIGNAL_KEPT = 7 * 86_400_000
+"""How long a signal waits for a process that evaluates it. Without any rule, nothing does."""
 ALL, OWN = "all", "own"
 DEFAULT_TENANT = "default"
 
@@ -100,6 +102,16 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     took: int | None = None
 
 
+class Owed(msgspec.Struct, frozen=True):
+    """An announcement that an incident asks for, and whose deliveries may not be written yet."""
+
+    announcement: Announcement
+    level: int
+    """Of an incident that begins: 1. Each number of a ``failing`` condition that is reached adds one."""
+    at: Instant
+    """When the announced thing happened."""
+
+
 class StoredIncident(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of an incident."""
 
@@ -121,12 +133,14 @@ class StoredIncident(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     run: str | None = None
     tick: Instant | None = None
     failures: int = 0
-    runs: tuple[str, ...] = ()
-    """The newest runs that count as its failures, so that a repeated signal counts once."""
+    signals: tuple[str, ...] = ()
+    """The keys of the newest signals that it counts, so that a repeated signal counts once."""
     last_success: Instant | None = None
     error: str | None = None
     why: str | None = None
     announced: tuple[Announcement, ...] = ()
+    owed: tuple[Owed, ...] = ()
+    """To announce, in this order. The watch writes the deliveries, and then moves these to ``announced``."""
     muted_by: str | None = None
     closed_at: Instant | None = None
 
@@ -186,6 +200,24 @@ def incident_id(rule_key: str, owner: str, condition: str, subject: str, begins_
     """Return the id of an incident: the same for every process that sees it begin with the same thing."""
     text = "\0".join((owner, rule_key, condition, subject, begins_with))
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
+
+
+def incident_key(incident: StoredIncident, family: str) -> str:
+    """Return the key of an incident while it is open. ``family`` is what conditions with one incident share:
+    ``failed`` for both ``failed`` and ``failing``."""
+    parts = (incident.scope, incident.rule, family, incident.subject_kind, incident.subject)
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:32]
+
+
+def past_key(incident: StoredIncident) -> str:
+    """Return the key of an incident that has ended: the newest sort first."""
+    return f"{first_key_of(incident.opened_at)}{incident.id}"
+
+
+def signal_key(at: Instant, *identity: object) -> str:
+    """Return the key of a signal: the oldest sort first."""
+    text = "\0".join(map(str, identity))
+    return f"{max(at, 0):012x}{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def delivery_id(subject: str, announcement: str, channel: str, at: Instant) -> str:

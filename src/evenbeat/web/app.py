@@ -8,12 +8,12 @@ from starlette.types import Receive, Scope, Send
 
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.api import starlette_app
-from evenbeat.web.endpoints import about, audit, doctor, events, figures, runs, schedules, tokens, why
+from evenbeat.web.endpoints import about, alerts, audit, doctor, events, figures, runs, schedules, tokens, why
 from evenbeat.web.health import health_routes
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, doctor, audit, events, tokens, about)
+ENDPOINTS = (schedules, runs, why, figures, alerts, doctor, audit, events, tokens, about)
 """The modules whose endpoints are served."""
 
 
@@ -37,12 +37,28 @@ class WebApp:
 
 
 def web_app(
-    app: Scheduler, *, needs_token: bool = True, hosts: Iterable[str] = (), proxies: Iterable[str] = ()
+    app: Scheduler,
+    *,
+    needs_token: bool = True,
+    hosts: Iterable[str] = (),
+    proxies: Iterable[str] = (),
+    public_url: str | None = None,
+    allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebApp:
     """Return the API of a scheduler as an ASGI app, to be mounted under any path.
 
     ``hosts`` are the accepted Host headers, besides loopback names, with the port unless it is the scheme's
     own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For is believed. Without
     ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address.
+
+    ``public_url`` and ``allow_private_webhooks`` override the options of the scheduler for alerts that this
+    process sends.
     """
-    return WebApp(app, read_settings(needs_token=needs_token, hosts=hosts, proxies=proxies))
+    settings = read_settings(
+        needs_token=needs_token,
+        hosts=hosts,
+        proxies=proxies,
+        public_url=public_url,
+        allow_private_webhooks=allow_private_webhooks,
+    )
+    return WebApp(app, settings)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.node.settings import NodeOptions, read_node_settings
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -26,6 +27,8 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     unless it is the scheme's own."""
     proxies: tuple[Network, ...] = ()
     """Proxies whose X-Forwarded-For is believed. Others are answered as if they had sent none."""
+    alert_options: NodeOptions = {}
+    """Options of the process that sends alerts, which override those of the scheduler."""
 
     def accepts_host(self, host: str) -> bool:
         """Return whether the whole value of a Host header is an accepted one."""
@@ -40,7 +43,12 @@ def _has_port(host: str) -> bool:
 
 
 def read_settings(
-    *, needs_token: bool = True, hosts: Iterable[str] = (), proxies: Iterable[str] = ()
+    *,
+    needs_token: bool = True,
+    hosts: Iterable[str] = (),
+    proxies: Iterable[str] = (),
+    public_url: str | None = None,
+    allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebSettings:
     """Return the settings from texts that a user gave."""
     names = tuple(name.strip().lower() for name in hosts)
@@ -52,7 +60,14 @@ def read_settings(
                 value=name,
                 hint="write it as browsers send it, with its port: jobs.example.com or 10.0.0.5:8787",
             )
-    return WebSettings(needs_token=needs_token, hosts=names, proxies=tuple(map(_network, proxies)))
+    alerts: NodeOptions = {}
+    if public_url is not None:
+        alerts["public_url"] = public_url
+    if allow_private_webhooks is not None:
+        alerts["allow_private_webhooks"] = tuple(allow_private_webhooks)
+    read_node_settings(alerts)
+    networks = tuple(map(_network, proxies))
+    return WebSettings(needs_token=needs_token, hosts=names, proxies=networks, alert_options=alerts)
 
 
 def _network(text: str) -> Network:
