@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -16,9 +17,11 @@ from evenbeat.stores.base import Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web import web_app
-from tests.alert_hook import hook
 from tests.alerting import Receiver, a_run, end_run, incidents, put_rule
+from tests.faults.fleet import wait_until
 from tests.store_calls import add_schedules
+from tests.unit.receivers import Receiver as Server
+from tests.unit.receivers import receiver
 
 
 class Counted(MemoryStore):
@@ -134,6 +137,12 @@ def test_a_service_that_is_not_started_can_be_stopped() -> None:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
+def first_message(server: Server) -> Any:
+    wait_until(lambda: server.requests, "no alert arrived")
+    (request,) = server.requests
+    return json.loads(request.body)
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services that take turns every 50 ms, and send to loopback."""
@@ -154,12 +163,12 @@ def test_a_node_announces_a_failing_job_at_a_real_receiver() -> None:
     def work() -> None:
         raise ValueError("boom")
 
-    with hook() as receiver:
-        put_rule(app.store, "failed", url=receiver.url)
+    with receiver() as server:
+        put_rule(app.store, "failed", url=server.url)
         app.start()
         try:
             app.enqueue("work")
-            (message,) = receiver.await_messages(1)
+            message = first_message(server)
         finally:
             app.stop()
             app.close()
@@ -169,15 +178,15 @@ def test_a_node_announces_a_failing_job_at_a_real_receiver() -> None:
 @pytest.mark.usefixtures("quick")
 def test_the_web_process_alone_reports_a_schedule_that_nobody_fires() -> None:
     app = Scheduler("memory://")
-    with hook() as receiver:
-        put_rule(app.store, "late:5s", url=receiver.url)
+    with receiver() as server:
+        put_rule(app.store, "late:5s", url=server.url)
         row = ScheduleRecord(name="nightly", task="work", trigger="every 1h")
         hour_ago = app.store.now() - 2 * 3_600_000
         app.store.put_schedules([Write(changes.create(row, hour_ago), None)])
         web = web_app(app, needs_token=False)
         web.state.watch_alerts()
         try:
-            (message,) = receiver.await_messages(1)
+            message = first_message(server)
         finally:
             web.close()
             app.close()

@@ -314,6 +314,11 @@ def test_a_link_leads_to_the_run_whatever_its_name(run: str, tenant: str) -> Non
     assert parse_qs(parts.query) == ({} if tenant == "default" else {"tenant": [tenant]})
 
 
+def test_a_name_that_no_database_accepts_does_not_stop_an_alert() -> None:
+    message = incident_message(replace(FAILED, run="a\ud800", tenant="b\ud800"), "opened", "d", BASE)
+    assert message.link == "https://jobs.example.com/api/v1/runs/a%3F?tenant=b%3F"
+
+
 def test_an_instant_outside_the_calendar_does_not_stop_an_alert() -> None:
     incident = replace(FAILED, tick=10**18, last_success=-(10**18), opened_at=-(10**18))
     assert incident_message(incident, "opened", "d", None).title == "Failed: nightly"

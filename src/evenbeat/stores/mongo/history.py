@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
@@ -190,8 +190,8 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
         for document in session.aggregate(
             "count queues", RUNS, [{"$match": where}, grouped], hint=index.name
         ):
-            # The server sends some numbers as Int64, which msgspec cannot encode.
-            counts = {
+            # The server sends large numbers as Int64, which nothing outside the driver can encode.
+            counts: dict[str, Any] = {
                 name: None if value is None else int(value)
                 for name, value in document.items()
                 if name != "_id"
