@@ -30,9 +30,6 @@ APP = str(Path(supervised_jobs.__file__).resolve())
 PATIENCE = 180.0
 LONG = "10m"
 
-# Processes of a loaded machine take their time.
-pytestmark = pytest.mark.timeout(400)
-
 # As evenbeat run, and what it waits for is shorter.
 IMPATIENT = """
 import sys
