@@ -99,6 +99,13 @@ def test_a_body_that_does_not_fit_names_its_field(raw: bytes, field: str) -> Non
     assert (problem.status, problem.field) == (400, field)
 
 
+def test_a_parameter_in_the_body_is_said_to_be_one() -> None:
+    for raw in (b'{"state": "active"}', b'{"part": {"state": "active"}}'):
+        with pytest.raises(Refused) as refused:
+            read_body(raw, "application/json", Body, Query)
+        assert refused.value.problem.hint == "it is a parameter: add ?state=… to the URL"
+
+
 def test_a_body_that_is_not_declared_as_json_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         read_body(b"{}", "text/plain", Body)

@@ -236,10 +236,12 @@ def test_a_run_is_cancelled_and_retried_and_explained(site: Site) -> None:
     assert site.post(f"runs/{run}/cancel")["state"] == "cancelled"
     assert site.post(f"runs/{run}/retry")["state"] == "queued"
     assert_problem(site.request("POST", f"runs/{run}/retry"), 409, "run-refused")
-    assert site.get(f"runs/{run}/log")["items"] == []
+    assert site.get(f"runs/{run}/logs")["items"] == []
     assert [entry["action"] for entry in site.get(f"runs/{run}/history")["items"]][:2] == ["retry", "cancel"]
     assert_problem(site.request("GET", "runs/none"), 404, "run-not-found")
-    assert_problem(site.request("GET", "runs/default/none/1/2/log"), 404, "run-not-found")
+    none = site.request("GET", "runs/default/none/1/2/logs")
+    assert_problem(none, 404, "run-not-found")
+    assert none.json()["hint"] == "GET /api/v1/runs lists the runs"
 
 
 def test_a_schedule_of_a_task_that_no_node_has_is_created_with_a_warning(site: Site) -> None:
@@ -276,10 +278,11 @@ def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
         assert site.post("bulk/schedules", {"action": "pause", "filter": chosen})["matched"] == matched
     asked = {"action": "pause", "filter": {"tag": "a"}, "note": "away"}
     counted = site.post("bulk/schedules", asked)
-    assert (counted["matched"], counted["done"]) == (2, 0)
+    assert (counted["matched"], counted["done"], counted["changed"]) == (2, 0, [])
     assert [schedule["name"] for schedule in counted["sample"]] == ["a1", "a2"]
     done = site.post("bulk/schedules", {**asked, "dry_run": False})
     assert (done["matched"], done["done"], done["refused"]) == (2, 2, [])
+    assert done["changed"] == [{"tenant": "default", "id": name} for name in ("a1", "a2")]
     states = {row["name"]: row["state"] for row in site.get("schedules")["items"]}
     assert states == {"a1": "paused", "a2": "paused", "b1": "active"}
     delete = {"action": "delete", "filter": {"tag": "a"}, "dry_run": False}
@@ -290,7 +293,8 @@ def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
     cancel = {"action": "cancel", "filter": {"task": "work"}, "dry_run": False}
     assert site.post("bulk/runs", cancel)["done"] == 3
     retry = {"action": "retry", "filter": {"ids": runs[:2]}, "state": "cancelled", "dry_run": False}
-    assert site.post("bulk/runs", retry)["done"] == 2
+    retried = site.post("bulk/runs", retry)
+    assert {item["id"] for item in retried["changed"]} == set(runs[:2])
 
 
 def test_a_bulk_change_touches_no_other_tenant_temporal_cve_2026_5199(site: Site) -> None:

@@ -57,7 +57,7 @@ VERBS = (
     Verb("runs.list", "runs list", "GET /runs"),
     Verb("runs.page", "runs list", "GET /runs"),
     Verb("runs.get", "runs show", "GET /runs/{id}"),
-    Verb("runs.logs", "runs logs", "GET /runs/{id}/log"),
+    Verb("runs.logs", "runs logs", "GET /runs/{id}/logs"),
     Verb("runs.retry", "runs retry", "POST /runs/{id}/retry"),
     Verb("runs.cancel", "runs cancel", "POST /runs/{id}/cancel"),
     Verb("runs.retry_all", "runs retry", "POST /bulk/runs"),

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 from msgspec.structs import replace
 
 from evenbeat.app import audit
-from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Key, act_on_all
+from evenbeat.app.bulk import MOST_AT_ONCE, Answers, act_on_all
 from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
@@ -21,7 +21,7 @@ from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.explanations import Why
 from evenbeat.core.instants import Moment, read_period
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
-from evenbeat.core.results import BulkResult, LogLine, Run, RunPage, RunWait
+from evenbeat.core.results import BulkResult, ChangedItem, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.observe import views
 from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store, check_limit
@@ -316,7 +316,7 @@ class Runs:
         return act_on_all(
             self._pages(replace(query, without=VALUES), limit),
             act,
-            lambda run: Key(run.tenant, run.id),
+            lambda run: ChangedItem(tenant=run.tenant, id=run.id),
             self._whole,
         )
 

@@ -146,7 +146,7 @@ async def _read_call(
     state: WebState, principal: Principal, tenant: str | None, found: Endpoint, query: Any, request: Request
 ) -> Call[Any, Any]:
     raw = await _body_in_time(request) if found.method != "GET" else b""
-    body = read_body(raw, request.headers.get("content-type", ""), found.body)
+    body = read_body(raw, request.headers.get("content-type", ""), found.body, found.query)
     return Call(
         state=state,
         app=state.app,
