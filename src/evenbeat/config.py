@@ -1,4 +1,5 @@
-"""Settings: a flag overrides a variable, that evenbeat.toml, that [tool.evenbeat] of pyproject.toml.
+"""Settings. A flag overrides a variable, a variable overrides evenbeat.toml, and evenbeat.toml overrides
+[tool.evenbeat] of pyproject.toml.
 
 The files are those of the first folder, from the working directory upwards, that has one of them. A relative
 path in a file starts at the file's folder, so that every command finds the same file, wherever it is called.

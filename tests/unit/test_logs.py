@@ -1,4 +1,4 @@
-"""Logs by standard logging: a constant message and fields, as JSON for programs, as text for people (R24)."""
+"""Logs by standard logging: a constant message and fields, as JSON for programs, as text for people."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Enqueuer:
         is_new = store.add_runs([run])[0]
         # Also if it was there: the hint of a call whose reply was lost may be lost, too.
         store.hint()
-        return self._session.info(run) if is_new else self._present([run])[0]
+        return self._session.run_view(run) if is_new else self._present([run])[0]
 
     def add_many(
         self,
@@ -148,7 +148,7 @@ class Enqueuer:
         for run in wanted:
             if run.id in known:
                 refuse_other(known[run.id], tenant=run.tenant, task=run.task)
-        return [self._session.info(known.get(run.id, run)) for run in wanted]
+        return [self._session.run_view(known.get(run.id, run)) for run in wanted]
 
     def _run(
         self,

@@ -169,7 +169,7 @@ class ScheduleRows:
                 break
         # Another call may have added a run with the same id since: then the store has kept that one.
         present = self._present(run_id, name, tenant) if is_given else None
-        return self.session.info(planned.runs[0]) if present is None else present
+        return self.session.run_view(planned.runs[0]) if present is None else present
 
     def plan_run(self, row: ScheduleRecord, run_id: str, now: Instant, payload: str | None = None) -> Planned:
         """Plan one run beside the ticks; ``RunRefused`` if the schedule's policies leave no room."""
@@ -191,7 +191,7 @@ class ScheduleRows:
         if not found:
             return None
         refuse_other(found[0], tenant=tenant, schedule=name)
-        return self.session.info(found[0])
+        return self.session.run_view(found[0])
 
     def active(self, row: ScheduleRecord) -> tuple[Active, ...]:
         """Return the active runs of a schedule, if its policies depend on them.

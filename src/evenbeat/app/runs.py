@@ -102,7 +102,7 @@ class Runs:
             ids=ids,
         )
         pages = self._pages(_brief(query) if brief else query, limit)
-        return [self._session.info(run) for page, _ in pages for run in page]
+        return [self._session.run_view(run) for page, _ in pages for run in page]
 
     def page(
         self,
@@ -116,11 +116,11 @@ class Runs:
         """Return a page of ``list``: ``cursor`` is that of the page before."""
         query = replace(self._query(state=state, **chosen), limit=check_limit(limit), cursor=cursor)
         found = self._session.store().find_runs(_brief(query) if brief else query)
-        return RunPage(items=tuple(map(self._session.info, found.items)), cursor=found.cursor)
+        return RunPage(items=tuple(map(self._session.run_view, found.items)), cursor=found.cursor)
 
     def get(self, id: str, *, tenant: str | None = None) -> Run:
         """Return the run with that id; ``RunNotFound`` if the tenant has none."""
-        return self._session.info(self._record(id, tenant))
+        return self._session.run_view(self._record(id, tenant))
 
     def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:
         """Return how many runs there are in each state."""
@@ -136,7 +136,7 @@ class Runs:
             run = self._record(id, tenant)
             transition = cancelled_by_hand(run, store.now())
             if transition is None:
-                return self._session.info(run)
+                return self._session.run_view(run)
             if store.settle_runs([transition])[0]:
                 store.hint()
                 return self.get(id, tenant=tenant)
@@ -227,7 +227,7 @@ class Runs:
                 break
             _wait(store, seconds, is_endless=timeout is None)
             run = self._record(id, tenant)
-        return self._session.info(run)
+        return self._session.run_view(run)
 
     async def ajoin(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """``join``, awaited. Polls, and holds no thread while it waits."""
@@ -324,7 +324,7 @@ class Runs:
         """Return runs with their payloads and results; without those that were purged meanwhile."""
         ids = tuple(run.id for run in runs)
         found = self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items
-        return [self._session.info(run) for run in found]
+        return [self._session.run_view(run) for run in found]
 
     def _retry_page(self, page: Sequence[RunRecord]) -> Answers:
         now = self._session.store().now()
