@@ -393,21 +393,31 @@ def test_another_tenant_sees_no_marker_anywhere_airflow_cve_2026_28563(site: Sit
         run = app.schedules.run_now(marker, tenant="acme")
         app.runs.cancel(run.id, tenant="acme")
         app.schedules.pause(marker, hidden, tenant="acme")
+        queued = app.enqueue(f"{hidden}-task", {hidden: hidden}, tenant="acme")
     app.tokens.create(hidden, "admin", tenant="acme")
     own = app.enqueue("work", tenant="globex").id
-    paths = {
-        each.path.replace("{name}", name).replace("{id}", run_id)
+    bodies: dict[str, dict[str, Any]] = {
+        "/bulk/schedules": {"action": "resume", "filter": {}, "dry_run": False},
+        "/bulk/runs": {"action": "cancel", "filter": {}, "dry_run": False},
+        "/preview": {"trigger": "H H * * *"},
+        "/runs": {"task": "work"},
+    }
+    requests = {
+        (each.method, each.path, each.path.replace("{name}", name).replace("{id}", run_id))
         for each in TABLE
-        if each.method == "GET" and each.path != "/events"
+        if each.path != "/events"  # test_streams.py compares the streams of two tenants
         for name, run_id in ((marker, run.id), ("other", own))
     }
-    assert len(paths) > 25
-    for path in sorted(paths):
+    assert len(requests) > 50
+    for method, form, path in sorted(requests):
+        body = None if method == "GET" else bodies.get(form, {})
         for params in ({}, {"tenant": "acme"}, {"all_tenants": "true"}):
-            response = site.request("GET", f"/api/v1{path}", tenant="globex", params=params)
+            response = site.request(method, f"/api/v1{path}", tenant="globex", params=params, json=body)
             # An answer may quote the name that the sender has written.
-            assert hidden not in response.text, (path, params, response.text)
-            assert marker not in response.text or marker in path, (path, params, response.text)
+            assert hidden not in response.text, (method, path, params, response.text)
+            assert marker not in response.text or marker in path, (method, path, params, response.text)
+    assert app.schedules.get(marker, tenant="acme").pause_note == hidden
+    assert app.runs.get(queued.id, tenant="acme").state == "queued"
 
 
 @pytest.mark.parametrize("trigger", ["0 0 30 2 *", "* * * * * *", "0 0 29 2 1#5", "every 1ms", "H H * * *"])

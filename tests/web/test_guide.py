@@ -6,6 +6,10 @@ import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from evenbeat import every
 from tests.web.site import Site
@@ -34,3 +38,17 @@ def test_the_commands_of_the_guide_fit_the_api(site: Site) -> None:
         else:
             assert answer.status_code not in (400, 405, 415, 422), (words, answer.text)
         assert not problem.endswith("no-such-path"), words
+
+
+def test_the_api_is_mounted_beside_django_as_the_guide_does_it() -> None:
+    (code,) = re.findall(
+        r"```python\n(.*?with_jobs.*?)```", GUIDE.read_text("utf-8").partition("asgi.py")[2], re.DOTALL
+    )
+    made: dict[str, Any] = {}
+    exec(code, made)  # noqa: S102 - the guide's own code
+    with TestClient(made["with_jobs"](Starlette()), base_url="http://localhost") as client:
+        assert client.get("/jobs/healthz").json() == {"ok": True}
+        refused = client.get("/jobs/api/v1/schedules")
+        assert (refused.status_code, refused.json()["title"]) == (401, "Unauthorized")
+        assert client.get("/healthz").text == "Not Found"  # the answer of the other app
+    made["jobs"].close()
