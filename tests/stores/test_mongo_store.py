@@ -811,6 +811,20 @@ def test_a_running_run_with_an_unreadable_lease_ends_as_failed(
     assert note.key == "a"
 
 
+def test_an_unreadable_running_run_that_ended_has_no_lease_when_it_is_readable_again(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    claim(store)
+    before = plain(store).runs.find_one({"_id": "a"})["payload"]
+    plain(store).runs.update_one({"_id": "a"}, {"$set": {"payload": 1}})
+    clock.advance("30s")
+    assert store.lost_runs(clock.now, 10).runs == ()
+    plain(store).runs.update_one({"_id": "a"}, {"$set": {"payload": before}})
+    (run,) = store.find_runs(RunQuery(ids=("a",))).items
+    assert (run.state, run.lease_until) == ("failed", None)
+
+
 def test_an_unreadable_running_run_of_a_newer_format_is_left_alone(
     store: MongoStore, clock: VirtualClock
 ) -> None:

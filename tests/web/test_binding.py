@@ -51,25 +51,26 @@ def test_a_parameter_is_read_from_its_text(name: str, text: str, value: object) 
 
 
 @pytest.mark.parametrize(
-    ("pairs", "field"),
+    ("pairs", "field", "detail"),
     [
-        ([("text", "a"), ("text", "b")], "text"),
-        ([("texts", "a")], "texts"),
-        ([("on", "1")], "on"),
-        ([("whole", "4.5")], "whole"),
-        ([("whole", "1" * 19)], "whole"),
-        ([("whole", "11")], "whole"),
-        ([("number", "nan")], "number"),
-        ([("number", "1e3")], "number"),
-        ([("state", "gone")], "state"),
+        ([("text", "a"), ("text", "b")], "text", "the parameter text is given twice"),
+        ([("texts", "a")], "texts", "there is no parameter texts; did you mean text?"),
+        ([("on", "1")], "on", 'on "1" is not true or false'),
+        ([("whole", "4.5")], "whole", 'whole "4.5" is not a whole number of -10 to 10'),
+        ([("whole", "1" * 19)], "whole", f'whole "{"1" * 19}" is not a whole number of -10 to 10'),
+        ([("whole", "11")], "whole", "whole 11 is not a whole number of -10 to 10"),
+        ([("number", "nan")], "number", 'number "nan" is not a number'),
+        ([("number", "1e3")], "number", 'number "1e3" is not a number'),
+        ([("state", "gone")], "state", 'state "gone" is not one of active, paused'),
     ],
 )
-def test_a_parameter_that_does_not_fit_is_named(pairs: list[tuple[str, str]], field: str) -> None:
+def test_a_parameter_that_does_not_fit_is_named(
+    pairs: list[tuple[str, str]], field: str, detail: str
+) -> None:
     with pytest.raises(Refused) as refused:
         read_query(pairs, Query)
     problem = refused.value.problem
-    assert (problem.status, problem.field) == (400, field)
-    assert "`" not in problem.detail
+    assert (problem.status, problem.field, problem.detail) == (400, field, detail)
 
 
 def test_whole_numbers_are_read_from_fractions_except_in_a_payload() -> None:
