@@ -16,6 +16,7 @@ from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web.endpoint import TABLE
+from evenbeat.web.idempotency import KIND
 from tests.web.api_page import PAGE, made_page
 from tests.web.site import Site, assert_problem
 
@@ -176,6 +177,22 @@ def test_a_create_is_repeated_after_a_crash_before_its_end_was_noted(
         patch.setattr("evenbeat.web.idempotency.Creation.finish", lambda *_: None)
         first = site.post("schedules", body, status=201, headers=key)
     assert site.post("schedules", body, status=201, headers=key) == first
+
+
+def test_a_key_that_is_forgotten_between_two_queries_counts_as_new(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
+    key = {"Idempotency-Key": "deploy 1"}
+    site.post("schedules", body, status=201, headers=key)
+    site.app.schedules.delete("nightly")
+    get = site.app.store.get_record
+
+    def expired(kind: str, tenant: str, name: str) -> Record | None:
+        return None if kind == KIND else get(kind, tenant, name)
+
+    monkeypatch.setattr(site.app.store, "get_record", expired)
+    assert site.post("schedules", body, status=201, headers=key)["name"] == "nightly"
 
 
 def test_how_long_a_key_is_remembered() -> None:
