@@ -28,6 +28,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     payload: Any = None
     part: Part | None = None
     counts: list[int] = []
+    parts: dict[str, Part] = {}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,9 @@ def test_whole_numbers_are_read_from_fractions_except_in_a_payload() -> None:
         (b'{"counter": 1}', "counter"),
         (b'{"part": {}}', "part.count"),
         (b'{"part": {"count": 4.5}}', "part.count"),
+        (b'{"counts": [1, "many"]}', "counts[1]"),
+        (b'{"counts": {"a": 1}}', "counts"),
+        (b'{"parts": {"a": {"count": 4.5}}}', "parts[...].count"),
         (b'{"count": "many"}', "count"),
         (b"[]", "body"),
         (b"{", "body"),
@@ -105,6 +109,12 @@ def test_a_parameter_in_the_body_is_said_to_be_one() -> None:
         with pytest.raises(Refused) as refused:
             read_body(raw, "application/json", Body, Query)
         assert refused.value.problem.hint == "it is a parameter: add ?state=… to the URL"
+
+
+def test_the_answer_to_a_body_has_the_value_that_does_not_fit() -> None:
+    with pytest.raises(Refused) as refused:
+        read_body(b'{"counts": [1, "many"]}', "application/json", Body)
+    assert refused.value.problem.detail == 'counts[1] "many" is not a whole number'
 
 
 def test_a_body_that_is_not_declared_as_json_is_refused() -> None:

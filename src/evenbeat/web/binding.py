@@ -150,7 +150,7 @@ def _value_at(value: Any, path: str) -> Any:
     for name in _PART.findall(path):
         if isinstance(value, dict):
             value = value.get(name)
-        elif isinstance(value, list) and name[1:-1].isdigit() and int(name[1:-1]) < len(value):
+        elif isinstance(value, list):
             value = value[int(name[1:-1])]
         else:
             return None
