@@ -836,6 +836,18 @@ def test_an_unreadable_running_run_of_a_newer_format_is_left_alone(
     assert store.count_runs() == {"running": 1}
 
 
+def test_a_claim_under_contention_takes_as_many_runs_as_it_wants_from_a_wider_window(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    names = list("abcdef")
+    store.add_runs([RunRecord(id=name, task="work", run_at=clock.now) for name in names])
+    session, chosen = store._connections.session(), set()
+    for at in range(60):
+        wanted = Claim(worker="w", token=f"t{at}", limit=2, now=clock.now, lease=1_000)
+        chosen.add("".join(claims.read_candidates(session, wanted, clock.now, 3).ids))
+    assert chosen == {"ab", "bc", "cd", "de", "ef"}
+
+
 def test_people_read_documents_with_the_fields_of_the_model(store: MongoStore) -> None:
     add_schedules(store, "report", trigger="0 9 * * *", payload='{"team":"ops"}')
     document = plain(store).schedules.find_one()
