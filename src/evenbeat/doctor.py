@@ -426,10 +426,10 @@ def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
         plan(awake, now)
     except Exception:
         return False  # a node would quarantine it again
-    planned = Planned(replace(awake, revision=row.revision + 1))
     wake_up = {"wake_at": write_instant(row.next_tick)}
     change = auditing.Change("schedule", row.name, row.tenant, "repair", {"wake_at": None}, wake_up)
-    written = store.put_schedules([Write(planned, row.version, audited(change, now))])[0]
+    planned = Planned(replace(awake, revision=row.revision + 1), records=audited(change, now))
+    written = store.put_schedules([Write(planned, row.version)])[0]
     note = store.get_record("quarantine", row.tenant, row.name)
     if written.accepted and note is not None:
         store.delete_record("quarantine", row.tenant, row.name, note.version)

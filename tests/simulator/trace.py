@@ -63,6 +63,7 @@ def describe(value: object) -> str:
                 f"+{row.count} {row.reason} {_time(row.first)}..{_time(row.last)}" for row in value.skipped
             ]
             parts += [f"cancel {run}" for run in value.cancels]
+            parts += [f"+record {record.kind} {record.key}" for record in value.records]
             return " ".join(parts)
         case Write():
             expect = "none" if value.expect is None else _version(value.expect)

@@ -379,11 +379,11 @@ def test_a_batch_is_halved_if_the_server_refuses_its_size(
     sizes: list[int] = []
     fire = firing.fire
 
-    def refusing(session: Any, start: Any, now: int, limit: int, *rest: Any) -> Any:
-        sizes.append(limit)
-        if limit > 2:
+    def refusing(session: Any, batch: firing.Batch, *rest: Any) -> Any:
+        sizes.append(batch.limit)
+        if batch.limit > 2:
             raise TooLarge("too large")
-        return fire(session, start, now, limit, *rest)
+        return fire(session, batch, *rest)
 
     monkeypatch.setattr(firing, "fire", refusing)
     assert len(store.fire_due(clock.now, 8, plan).planned) == 2
@@ -1174,9 +1174,8 @@ def test_records_count_for_the_size_of_a_transaction(
     notes = [(Record(kind="audit", key=name, body="x" * 600),) for name in "abc"]
     made = [ScheduleRecord(name=name, task="work", trigger="@daily") for name in "abc"]
     watch.on = True
-    store.put_schedules(
-        [Write(changes.create(entry, 0), None, note) for entry, note in zip(made, notes, strict=True)]
-    )
+    plans = [changes.create(entry, 0)._replace(records=note) for entry, note in zip(made, notes, strict=True)]
+    store.put_schedules([Write(planned, None) for planned in plans])
     assert watch.seen.count("committed") == 3
     assert len(store.find_records("audit")) == 3
 

@@ -280,6 +280,27 @@ def test_the_printed_schema_creates_the_same_tables_as_open() -> None:
     assert len(found[0]) > 80
 
 
+def test_tables_of_the_first_version_are_upgraded_and_their_rows_stay() -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with own_place(server_url("postgres")) as url:
+        store = PostgresStore(url)
+        statements = [schema.CREATE_SCHEMA, schema.META, *schema.MIGRATIONS[1], schema.SET_VERSION.format(1)]
+        sql(store, ";".join(statements))
+        sql(
+            store,
+            "INSERT INTO evenbeat.runs (id, tenant, cause, coalesced, task, kind, payload, queue, priority, "
+            "execution, state, scheduled_at, run_at, attempt, failures, crashes, cancel_requested, "
+            "created_at, format) VALUES ('old', 'default', 'enqueue', 0, 'work', 'task', 'null', 'default', "
+            "5, '{}', 'queued', 0, 0, 0, 0, 0, FALSE, 0, 1)",
+        )
+        assert store.schema().found == 1
+        store.open()
+        assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+        store.add_runs([RunRecord(id="new", task="work", trace=trace)])
+        assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": trace}
+        store.close()
+
+
 def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
     with own_place(server_url("postgres")) as url:
         for position in range(20):
@@ -643,7 +664,8 @@ def test_a_change_with_records_takes_as_many_round_trips_as_one_without(
     for name, records in (("c", ()), ("d", (note,))):
         watch.seen.clear()
         wanted = ScheduleRecord(name=name, task="work", trigger="every 1m")
-        store.put_schedules([Write(changes.create(wanted, clock.now), None, records)])
+        made = changes.create(wanted, clock.now)
+        store.put_schedules([Write(made._replace(records=records), None)])
         store.settle_runs([replace(ends.pop(), records=records)])
         assert watch.seen == [
             "lock schedules",
@@ -653,6 +675,10 @@ def test_a_change_with_records_takes_as_many_round_trips_as_one_without(
             "settle runs",
             "committed",
         ]
+        watch.seen.clear()
+        clock.advance("1m")
+        store.fire_due(clock.now, 10, lambda *given: plan(*given)._replace(records=records))  # noqa: B023 - called at once
+        assert watch.seen == ["select next wake", "select due", "fire", "committed"]
     assert store.find_records("audit") == [note]
 
 
@@ -662,8 +688,8 @@ def test_records_of_one_call_with_the_same_key_are_added_one_after_the_other(
     expired = Record(kind="audit", key="1", body="expired", expires=clock.now)
     first, second = (Record(kind="audit", key="1", body=body) for body in ("first", "second"))
     wanted = ScheduleRecord(name="a", task="work", trigger="every 1m")
-    made = changes.create(wanted, clock.now)
-    assert store.put_schedules([Write(made, None, (expired, first, second))])[0].accepted
+    made = changes.create(wanted, clock.now)._replace(records=(expired, first, second))
+    assert store.put_schedules([Write(made, None)])[0].accepted
     assert store.find_records("audit") == [first]
 
 
@@ -1222,7 +1248,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
     store.add_runs([RunRecord(id="old", task="work")])
     wanted = [
         RunRecord(id="old", task="other"),
-        RunRecord(id="new", task="work", error="a\0b"),
+        RunRecord(id="new", task="work", error="a\0b", trace="00-1-2-01"),
         RunRecord(id="new", task="x"),
     ]
     text, value = next(joining.adding(store.location, wanted)("postgresql"))
@@ -1240,7 +1266,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
         assert waiting.wait(60) is True
         assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "work"]
     (found,) = store.find_runs(RunQuery(ids=("new",))).items
-    assert (found.task, found.error) == ("work", "a\0b")
+    assert (found.task, found.error, found.trace) == ("work", "a\0b", "00-1-2-01")
 
 
 def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresStore) -> None:

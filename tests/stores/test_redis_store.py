@@ -643,11 +643,12 @@ def test_a_row_that_changes_while_it_is_planned_is_not_fired(make: Make, clock: 
             pause = changes.pause(row, clock.now)
             assert pause is not None
             assert other.put_schedules([Write(pause, row.version)])[0].accepted
-        return plan(row, now, active)
+        return plan(row, now, active)._replace(records=(Record(kind="signal", key=row.name, body=""),))
 
     done = store.fire_due(clock.now, 10, meanwhile)
     assert [entry.schedule.name for entry in done.planned] == ["b"]
     assert done.lost == (("default", "a"),)
+    assert [record.key for record in store.find_records("signal")] == ["b"]
     (row,) = store.find_schedules(ScheduleQuery(name="a")).items
     assert row.state == "paused"
 
@@ -902,7 +903,9 @@ def test_a_range_of_records_is_read_alone(make: Make) -> None:
     store = make(on_command=log)
     per_tenant = [tuple(audit(at, tenant=tenant) for at in range(1100)) for tenant in ("a", "b", "default")]
     made = [changes.create(ScheduleRecord(name=name, task="work", trigger="@daily"), 0) for name in "xyz"]
-    writes = [Write(planned, None, notes) for planned, notes in zip(made, per_tenant, strict=True)]
+    writes = [
+        Write(planned._replace(records=notes), None) for planned, notes in zip(made, per_tenant, strict=True)
+    ]
     assert all(answer.accepted for answer in store.put_schedules(writes))
     log.on = True
 
@@ -942,7 +945,9 @@ def test_records_of_writes_and_transitions_are_purged_when_they_have_expired(
     (row,) = store.find_schedules(ScheduleQuery()).items
     expires = clock.now + 1000
     pause = changes.pause(row, clock.now)
-    (written,) = store.put_schedules([Write(pause, row.version, (audit(1, expires=expires), audit(2)))])
+    assert pause is not None
+    notes = (audit(1, expires=expires), audit(2))
+    (written,) = store.put_schedules([Write(pause._replace(records=notes), row.version)])
     assert written.accepted
     store.add_runs([RunRecord(id="r", task="work")])
     (held,) = claim(store)
@@ -963,7 +968,7 @@ def test_records_count_for_the_size_of_a_batch(make: Make, monkeypatch: pytest.M
     note = Record(kind="audit", key="1", body="x" * 600)
     made = [changes.create(ScheduleRecord(name=name, task="work", trigger="@daily"), 0) for name in "abc"]
     log.on = True
-    store.put_schedules([Write(planned, None, (note,)) for planned in made])
+    store.put_schedules([Write(planned._replace(records=(note,)), None) for planned in made])
     assert log.seen == ["put schedules", "committed"] * 3
     log.on = False
     store.add_runs([RunRecord(id=name, task="work") for name in "abc"])

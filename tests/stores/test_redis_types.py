@@ -13,7 +13,7 @@ from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord
 from evenbeat.documents import RedisDocuments
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import attempts, changes
-from evenbeat.rules.firing import plan
+from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore
 from evenbeat.stores.redis.location import read_location
@@ -251,6 +251,27 @@ def test_a_run_whose_records_cannot_be_added_is_not_settled(
     assert differences(valkey) == {}
 
 
+@pytest.mark.parametrize("where", ["records:signal:b", "kinds:signal"])
+def test_a_schedule_whose_records_cannot_be_added_is_deferred_alone(
+    store: RedisStore, clock: VirtualClock, client: Any, valkey: str, where: str
+) -> None:
+    def noted(row: ScheduleRecord, now: int, active: tuple[Active, ...]) -> Planned:
+        notes = (Record(kind="signal", key=row.name, body=""),) if row.name == "b" else ()
+        return plan(row, now, active)._replace(records=notes)
+
+    add(store, "a", "b")
+    name = overwrite(client, store, where)
+    clock.advance("1m")
+    fired = store.fire_due(clock.now, 10, noted)
+    assert {row.schedule.name: bool(row.deferred) for row in fired.planned} == {"a": False, "b": True}
+    client.delete(name)
+    assert differences(valkey) == {}
+    clock.advance("1m")
+    store.fire_due(clock.now, 10, noted)
+    assert [record.key for record in store.find_records("signal")] == ["b"]
+    assert differences(valkey) == {}
+
+
 @pytest.mark.parametrize("where", ["records:audit:1", "kinds:audit", "expiring"])
 def test_schedules_whose_records_cannot_be_added_are_not_written(
     store: RedisStore, clock: VirtualClock, client: Any, where: str
@@ -258,8 +279,9 @@ def test_schedules_whose_records_cannot_be_added_are_not_written(
     overwrite(client, store, where)
     before = content(client, store)
     wanted = [ScheduleRecord(name=name, task="work", trigger="every 1m") for name in "ab"]
-    writes = [Write(changes.create(entry, clock.now), None) for entry in wanted]
-    writes[1] = writes[1]._replace(records=(Record(kind="audit", key="1", body=""),))
+    plans = [changes.create(entry, clock.now) for entry in wanted]
+    plans[1] = plans[1]._replace(records=(Record(kind="audit", key="1", body=""),))
+    writes = [Write(planned, None) for planned in plans]
     with pytest.raises(StoreUnavailable, match=f"{where} is a string"):
         store.put_schedules(writes)
     assert content(client, store) == before
@@ -332,8 +354,8 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
     )
     ends = [replace(end, records=notes) for end in ends]
     return [
-        lambda: store.fire_due(clock.now, 10, plan),
-        lambda: store.put_schedules([Write(changed, row.version, notes)]),
+        lambda: store.fire_due(clock.now, 10, lambda *given: plan(*given)._replace(records=notes)),
+        lambda: store.put_schedules([Write(changed._replace(records=notes), row.version)]),
         lambda: store.add_runs([RunRecord(id="new", task="work", queue="slow")]),
         lambda: claim(store, "again", queues=("default", "slow")),
         lambda: store.settle_runs(ends),

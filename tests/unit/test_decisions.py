@@ -67,6 +67,9 @@ def test_a_budget_is_spent_by_runs_or_by_their_size() -> None:
     large = (planned(3, "x" * 1_000_000), planned(1, "x" * 999_999))
     assert not is_spent(*large)
     assert is_spent(*large, planned(1, "x"))
+    noted = planned(0, "x")._replace(records=(Record(kind="signal", key="1", body="x"),))
+    assert not is_spent(*large, planned(0, "x"))
+    assert is_spent(*large, noted)
     assert not Budget(1, 1).is_spent
     assert Budget(0, 1).is_spent
     assert Budget(1, 0).is_spent

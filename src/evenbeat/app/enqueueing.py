@@ -16,6 +16,7 @@ from evenbeat.core.options import RUN
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
+from evenbeat.observe.tracing import traceparent
 from evenbeat.rules import auditing
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.tasks.options import RunOptions, read_run_fields, refuse_unknown
@@ -173,6 +174,7 @@ class Enqueuer:
                 scheduled_at=due,
                 run_at=due,
                 created_at=now,
+                trace=traceparent(),
                 **fields,
             )
         )

@@ -18,6 +18,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
+from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
@@ -37,8 +38,9 @@ def audited_write(row: ScheduleRecord | None, planned: Planned, now: Instant, de
 
     A part of a long plan has no entry: the last part carries the change.
     """
-    records = () if planned.unfinished else audited(describe(row, planned), now)
-    return Write(planned, None if row is None else row.version, records)
+    if not planned.unfinished:
+        planned = planned._replace(records=planned.records + audited(describe(row, planned), now))
+    return Write(planned, None if row is None else row.version)
 
 
 class Try:
@@ -174,7 +176,7 @@ class ScheduleRows:
     def plan_run(self, row: ScheduleRecord, run_id: str, now: Instant, payload: str | None = None) -> Planned:
         """Plan one run beside the ticks; ``RunRefused`` if the schedule's policies leave no room."""
         active = self.active(row)
-        planned = changes.run_now(row, run_id, now, active, payload)
+        planned = changes.run_now(row, run_id, now, active, payload, traceparent())
         if planned is None:
             raise RunRefused(
                 f"schedule {row.name} has {len(active)} active run(s), and its policies (overlap="
@@ -281,7 +283,8 @@ class FirstWrite:
             return planned
         # In the same write: the schedule is created together with its first run, or not at all.
         # Runs of a deleted schedule of the same name may still be active.
-        first = changes.run_now(marked, self._run_id, attempt.now, self._rows.active(marked))
+        active = self._rows.active(marked)
+        first = changes.run_now(marked, self._run_id, attempt.now, active, trace=traceparent())
         if first is None:
             raise RunRefused(
                 f"run_now: runs of an earlier schedule {self._wanted.name} are still active, and overlap="

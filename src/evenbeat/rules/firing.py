@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Reason, RunRecord, RunState, ScheduleRecord, Skipped
+from evenbeat.core.records import Reason, Record, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import UnknownZone
 from evenbeat.rules.ticks import spread_delay, tick_run_id, trigger_of
 from evenbeat.triggers import Trigger
@@ -39,7 +39,8 @@ class Active(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The new row of a schedule with the runs and ledger rows to add: written in one step, or not at all."""
+    """The new row of a schedule with the runs, ledger rows and records to add: written in one step, or not at
+    all."""
 
     schedule: ScheduleRecord
     runs: tuple[RunRecord, ...] = ()
@@ -50,6 +51,8 @@ class Planned(NamedTuple):
     """Why this node could not plan the schedule; this node or another one plans it later."""
     unfinished: bool = False
     """Whether this is a part of a long backlog: write it, read the row again, and plan the rest."""
+    records: tuple[Record, ...] = ()
+    """Records to add; one that exists stays as it is. A plan without records costs no store a command."""
 
 
 def needs_active(schedule: ScheduleRecord) -> bool:

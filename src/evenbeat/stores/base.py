@@ -69,13 +69,11 @@ def check_limit(limit: int) -> int:
 
 
 class Write(NamedTuple):
-    """A change of a schedule, with the runs and ledger rows that belong to it."""
+    """A change of a schedule, with the runs, ledger rows and records that belong to it."""
 
     planned: Planned
     expect: Version | None
     """The version that the row must have for the write to apply; None if no row of that name may exist."""
-    records: tuple[Record, ...] = ()
-    """Records to add in the same step (the audit's); one that exists stays as it is."""
 
 
 class Written(NamedTuple):
@@ -334,10 +332,10 @@ class Store(Protocol):
 
         Takes up to ``limit`` rows with ``wake_at <= now``, earliest first, that no other node is
         firing, calls ``plan`` with each (and with its active runs where ``needs_active`` says so),
-        and writes the schedule's new tick, the runs, the ledger rows and the cancel requests in one
-        atomic step. It ignores rows of a newer format. It quarantines a row that cannot be read, or for which
-        ``plan`` raises: that row sleeps, a record of kind ``quarantine`` contains the reason, and the other
-        rows fire.
+        and writes the schedule's new tick, the runs, the ledger rows, the cancel requests and the
+        records in one atomic step. It ignores rows of a newer format. It quarantines a row that cannot be
+        read, or for which ``plan`` raises: that row sleeps, a record of kind ``quarantine`` contains the
+        reason, and the other rows fire.
         """
 
     def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:

@@ -17,8 +17,8 @@ NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
 
 
 class Budget:
-    """Limits the runs and payloads that one atomic step of firing adds. Schedules beyond it stay due for the
-    next step.
+    """Limits the runs, payloads and records that one atomic step of firing adds. Schedules beyond it stay due
+    for the next step.
 
     If hundreds of schedules caught up on missed ticks in one transaction, no server would accept it.
     """
@@ -34,6 +34,8 @@ class Budget:
     def spend(self, planned: Planned) -> None:
         self._runs -= len(planned.runs)
         self._size -= len(planned.runs) * len(planned.schedule.payload)
+        if planned.records:
+            self._size -= sum(len(record.body) for record in planned.records)
 
 
 class RunStatus(NamedTuple):

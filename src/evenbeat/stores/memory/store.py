@@ -113,7 +113,6 @@ class MemoryStore:
             repeated = may_be_repetition(current, wanted)
             return Written(repeated and all(run.id in self._runs for run in write.planned.runs), current)
         self._apply(write.planned)
-        self._records.add(write.records)
         return Written(True, wanted)
 
     def _apply(self, planned: Planned) -> None:
@@ -129,6 +128,7 @@ class MemoryStore:
             active = self._runs.get(run_id)
             if active is not None and active.state in ACTIVE_STATES:
                 self._store(replace(active, cancel_requested=True))
+        self._records.add(planned.records)
 
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         after = read_schedule_cursor(query.cursor)

@@ -108,10 +108,19 @@ def reserved(session: Session, start: BatchStart, now: Instant) -> Iterator[None
         session.release({**note, **until})
 
 
-def fire(
-    session: Session, start: BatchStart, now: Instant, limit: int, plan: PlanFunction, careful: bool
-) -> Fired:
+class Batch(NamedTuple):
+    """Due schedules to fire in one transaction."""
+
+    start: BatchStart
+    now: Instant
+    limit: int
+    clock: Instant
+    """The time of the store's own clock, by which records expire."""
+
+
+def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> Fired:
     """Fire a batch in an open transaction."""
+    start, now, limit, clock = batch
     try:
         session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
     except Contended:
@@ -157,7 +166,7 @@ def fire(
         session.update("touch runs", RUNS, {"_id": {"$in": planned_with}}, TOUCH)
     # A tick takes 90 us of the server's time and 50 us of the node's (10,000 due, batches of 500).
     session.bulk("update schedules", SCHEDULES, moves)
-    add_what_follows(session, planned, careful)
+    add_what_follows(session, planned, clock, careful)
     names = _put_to_sleep(session, to_quarantine)
     next_wake: Instant | None
     if left is not None:

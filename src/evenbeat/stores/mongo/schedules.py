@@ -52,7 +52,6 @@ def put(session: Session, writes: Sequence[Write], now: Instant, careful: bool) 
     versions: dict[str, Any] = {key: _version(document) for key, document in found.items()}
     present = {key: found_schedule(document) for key, document in found.items()}
     accepted: list[Planned] = []
-    new_records: list[Record] = []
     refused: dict[str, None] = {}
     repetitions = False
     answers: list[Written] = []
@@ -69,7 +68,6 @@ def put(session: Session, writes: Sequence[Write], now: Instant, careful: bool) 
             continue
         versions[key], present[key] = wanted.version, wanted
         accepted.append(write.planned)
-        new_records += write.records
         answers.append(Written(True, wanted))
     if refused and not accepted and not repetitions:
         # The answers are of the moment of reading: writing the documents would abort nodes that fire them.
@@ -81,8 +79,7 @@ def put(session: Session, writes: Sequence[Write], now: Instant, careful: bool) 
     # The document of a refused write is written, too, so that the refusal is true at the time of the commit.
     touched = [UpdateOne({"_id": key}, TOUCH) for key in refused if key in found]
     session.bulk("touch schedules", SCHEDULES, touched)
-    add_what_follows(session, accepted, careful)
-    records.add(session, new_records, now, careful)
+    add_what_follows(session, accepted, now, careful)
     return answers
 
 
@@ -107,20 +104,24 @@ def _version(document: Document) -> Version:
     return salvaged_version(*(document.get(name) for name in ("generation", "revision", "fire_seq")))
 
 
-def add_what_follows(session: Session, accepted: Iterable[Planned], careful: bool) -> None:
-    """Write the runs, ledger rows and cancel requests of written schedules."""
+def add_what_follows(session: Session, accepted: Iterable[Planned], now: Instant, careful: bool) -> None:
+    """Write the runs, ledger rows, cancel requests and records of written schedules. Sends no command for a
+    kind of which there is none."""
     runs: list[RunRecord] = []
     skipped: list[Document] = []
     cancels: list[str] = []
+    new_records: list[Record] = []
     for planned in accepted:
         runs += planned.runs
         skipped += [skipped_document(row) for row in planned.skipped]
         cancels += planned.cancels
+        new_records += planned.records
     new_runs.insert(session, runs, careful)
     session.insert("insert skipped", SKIPPED, skipped)
     if cancels:
         active = {"_id": {"$in": cancels}, "state": {"$in": ACTIVE_STATES}}
         session.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
+    records.add(session, new_records, now, careful)
 
 
 def put_notes(session: Session, to_quarantine: Sequence[tuple[str, str, Exception]]) -> None:

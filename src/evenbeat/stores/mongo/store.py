@@ -172,9 +172,10 @@ class MongoStore:
         """Fire a reserved batch, or a part of it; None if other clients write all of its documents."""
         careful, size = False, limit
         for tries in range(_TRIES):
+            batch = firing.Batch(start, now, size, self.now())
             try:
                 return self._connections.once(
-                    lambda session, careful: firing.fire(session, start, now, size, plan, careful),  # noqa: B023 - called at once
+                    lambda session, careful: firing.fire(session, batch, plan, careful),  # noqa: B023 - called at once
                     careful,
                 )
             except Duplicate:
@@ -348,7 +349,7 @@ class MongoStore:
 def _weight_of_write(write: Write) -> int:
     planned = write.planned
     size = len(planned.schedule.payload) + sum(len(run.payload) for run in planned.runs)
-    return size + sum(len(record.body) for record in write.records)
+    return size + sum(len(record.body) for record in planned.records)
 
 
 def _by_size(apply: Callable[[Sequence[T]], list[A]], rows: Sequence[T], size: Callable[[T], int]) -> list[A]:

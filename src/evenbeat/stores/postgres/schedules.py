@@ -40,7 +40,6 @@ def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
     there = frozenset(versions)
     present = {schedule.key: schedule for schedule in read_schedules(unmarked_at(found, _FREE_TEXT))}
     accepted: list[Planned] = []
-    notes: list[Record] = []
     answers: list[Written] = []
     for write in writes:
         wanted = write.planned.schedule
@@ -51,10 +50,9 @@ def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
-        notes += write.records
         answers.append(Written(True, wanted))
-    added = records.addition(notes, transaction.now)
-    transaction.commit("put schedules", [*_written(accepted, there), *_what_follows(accepted), *added])
+    following = _what_follows(accepted, transaction.now)
+    transaction.commit("put schedules", [*_written(accepted, there), *following])
     return answers
 
 
@@ -83,17 +81,20 @@ def _are_there(transaction: Transaction, write: Write, accepted: list[Planned]) 
     return len(found) == len(missing)
 
 
-def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
-    """Return the statements for the runs, ledger rows and cancel requests of written schedules."""
+def _what_follows(accepted: Iterable[Planned], now: Instant) -> list[Statement]:
+    """Return the statements for the runs, ledger rows, cancel requests and records of written schedules; none
+    for a kind of which there is none. They take no round trip of their own."""
     runs: dict[str, RunRecord] = {}
     skipped: list[dict[str, object]] = []
     cancels: set[str] = set()
+    notes: list[Record] = []
     for planned in accepted:
         for run in planned.runs:
             runs.setdefault(run.id, run)
         for row in planned.skipped:
             skipped.append(dict(zip(SKIPPED, skipped_row(row), strict=True)))
         cancels.update(planned.cancels)
+        notes += planned.records
     statements: list[Statement] = []
     if cancels:
         statements.append((sql.REQUEST_CANCELS, {"ids": json_list(cancels)}))
@@ -101,7 +102,7 @@ def _what_follows(accepted: Iterable[Planned]) -> list[Statement]:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(runs.values()))}))
     if skipped:
         statements.append((sql.INSERT_SKIPPED, {"rows": json_text(skipped)}))
-    return statements
+    return statements + records.addition(notes, now)
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
@@ -165,7 +166,8 @@ def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction,
             to_quarantine.append((schedule.key, error))
         else:
             budget.spend(planned[-1])
-    statements = [*_moves(planned), *_what_follows(planned), *_quarantine(to_quarantine)]
+    following = _what_follows(planned, transaction.now)
+    statements = [*_moves(planned), *following, *_quarantine(to_quarantine)]
     answers = transaction.commit("fire", [*statements, (sql.NEXT_WAKE, {"format": FORMAT})])
     return Fired(tuple(planned), _first(answers[-1]), tuple(key for key, _ in to_quarantine))
 

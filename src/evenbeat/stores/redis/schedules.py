@@ -78,35 +78,38 @@ def put(session: Session, writes: Sequence[Write]) -> list[Written]:
 
 
 def _write_size(write: Write) -> int:
-    size = len(write.planned.schedule.payload) * (1 + len(write.planned.runs))
-    return size + sum(len(record.body) for record in write.records) if write.records else size
+    planned = write.planned
+    size = len(planned.schedule.payload) * (1 + len(planned.runs))
+    return size + sum(len(record.body) for record in planned.records) if planned.records else size
 
 
 def _write_row(write: Write) -> list[object]:
     s = write.planned.schedule
     expect = False if write.expect is None else version_fields(write.expect)
-    row: list[object] = [
+    return [
         member_of(*s.key),
         path_of(*s.key),
         expect,
         schedule_fields(s),
         _score(s.wake_at),
         s.format,
-        *_following(write.planned),
         s.updated_at,
+        *_following(write.planned),
     ]
-    if write.records:
-        row.append([record_row(record) for record in write.records])
-    return row
 
 
-def _following(planned: Planned) -> tuple[list[object], list[object], list[str]]:
+def _following(planned: Planned) -> list[object]:
+    """Return the runs, ledger rows and cancel requests of a written schedule, and its records if it has any:
+    the usual plan sends nothing for them, and the script tests for nil alone."""
     s = planned.schedule
-    return (
+    following: list[object] = [
         [new_run(run) for run in planned.runs],
         [skipped_row(s, position, row) for position, row in enumerate(planned.skipped)],
         list(planned.cancels),
-    )
+    ]
+    if planned.records:
+        following.append([record_row(record) for record in planned.records])
+    return following
 
 
 def _score(instant: Instant | None) -> Instant | bool:

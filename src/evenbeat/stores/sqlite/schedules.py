@@ -38,7 +38,6 @@ def put(session: Session, writes: Sequence[Write], now: Instant) -> list[Written
     versions: dict[Key, Version] = {row[:2]: version_of(row) for row in found}
     present = {schedule.key: schedule for schedule in read_schedules(found)}
     accepted: list[Planned] = []
-    notes: list[Record] = []
     answers: list[Written] = []
     for write in writes:
         wanted = write.planned.schedule
@@ -49,11 +48,9 @@ def put(session: Session, writes: Sequence[Write], now: Instant) -> list[Written
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
-        notes += write.records
         answers.append(Written(True, wanted))
     session.many("put schedules", sql.PUT_SCHEDULE, [schedule_row(planned.schedule) for planned in accepted])
-    _add_what_follows(session, accepted)
-    records.add(session, notes, now)
+    _add_what_follows(session, accepted, now)
     return answers
 
 
@@ -62,18 +59,22 @@ def _are_there(session: Session, runs: tuple[RunRecord, ...]) -> bool:
     return len(session.rows("select present", sql.SELECT_PRESENT, (ids,))) == len(runs) if runs else True
 
 
-def _add_what_follows(session: Session, accepted: Iterable[Planned]) -> None:
-    """Write the runs, ledger rows and cancel requests of written schedules."""
+def _add_what_follows(session: Session, accepted: Iterable[Planned], now: Instant) -> None:
+    """Write the runs, ledger rows, cancel requests and records of written schedules. Executes no statement
+    for a kind of which there is none."""
     runs: list[RunRecord] = []
     skipped: list[Row] = []
     cancels: list[Row] = []
+    notes: list[Record] = []
     for planned in accepted:
         runs += planned.runs
         skipped += [skipped_row(row) for row in planned.skipped]
         cancels += [(run_id,) for run_id in planned.cancels]
+        notes += planned.records
     new_runs.insert(session, runs)
     session.many("insert skipped", sql.INSERT_SKIPPED, skipped)
     session.many("request cancels", sql.REQUEST_CANCEL, cancels)
+    records.add(session, notes, now)
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
@@ -121,9 +122,9 @@ def next_wake(session: Session) -> Instant | None:
     return rows[0][0] if rows else None
 
 
-def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+def fire(session: Session, now: Instant, limit: int, plan: PlanFunction, clock: Instant) -> Fired:
     """Plan and write due rows. The transaction holds the write lock, so no other node fires them
-    meanwhile."""
+    meanwhile. ``clock`` is the time of the store's own clock, by which records expire."""
     due: list[tuple[int, ScheduleRecord]] = []
     to_quarantine: list[tuple[int, Key, Exception]] = []
     for row in session.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):
@@ -148,7 +149,7 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction) -> Fire
         s = outcome.schedule
         moves.append((*(getattr(s, name) for name in FIRED_FIELDS), rowid))
     session.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
-    _add_what_follows(session, planned)
+    _add_what_follows(session, planned, clock)
     _quarantine(session, to_quarantine)
     return Fired(tuple(planned), next_wake(session), tuple(key for _, key, _ in to_quarantine))
 

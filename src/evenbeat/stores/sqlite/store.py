@@ -140,7 +140,7 @@ class SqliteStore:
         if next_wake is None or next_wake > now:
             return Fired((), next_wake)
         with self._connections.write() as session:
-            return schedules.fire(session, now, limit, plan)
+            return schedules.fire(session, now, limit, plan, self.now())
 
     def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
         answers: list[bool] = []

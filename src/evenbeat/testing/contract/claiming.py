@@ -27,6 +27,7 @@ class ClaimingContract(Contract):
             error="é\n",
             result='{"a":1}',
             tenant="acme",
+            trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         )
         assert store.add_runs([added]) == [True]
         assert self.runs(store) == [added]
@@ -228,6 +229,7 @@ class ClaimingContract(Contract):
                 tick=None if at % 4 else 1 << 52,
                 created_at=clock.now,
                 schedule="s" if at % 4 == 0 else None,
+                trace=f"00-{at:032x}-{at:016x}-01" if at % 5 == 0 else None,
                 execution=Execution(retries=at % 2),
             )
             for at in range(40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -9,12 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant, write_instant
-from evenbeat.core.records import CatchUp, ScheduleRecord
+from evenbeat.core.records import CatchUp, Record, ScheduleRecord
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import Fired, Store, Write
+from evenbeat.stores.base import Fired, PlanFunction, Store, Write
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import BIG, MINUTE, Contract, Handles, schedule
+
+
+def noted(*records: Record) -> PlanFunction:
+    """Return a function that plans as usual, and adds these records to each plan."""
+    return lambda *given: plan(*given)._replace(records=records)
 
 
 class FiringContract(Contract):
@@ -101,6 +107,58 @@ class FiringContract(Contract):
         self.in_threads(handles, work)
         assert len(fired) == 20
         assert sorted(fired) == sorted(found.id for found in self.runs(store))
+
+    def test_a_fire_adds_its_records_in_the_same_step(self, store: Store, clock: VirtualClock) -> None:
+        for name in ("a", "b", "c"):
+            self.add(store, schedule(name))
+        note = Record(kind="signal", tenant="acme", key="1", body="first", expires=clock.now + 5 * MINUTE)
+        clock.advance("1m")
+        # Two of the three plans of a batch add the same record. The third cannot be planned, and adds none.
+        notes = {"a": (note,), "b": (replace(note, body="second"), replace(note, key="2"))}
+        fired = store.fire_due(clock.now, 10, lambda row, *rest: noted(*notes[row.name])(row, *rest))
+        assert [planned.records for planned in fired.planned] == [notes["a"], notes["b"]]
+        assert fired.quarantined == (("default", "c"),)
+        assert store.find_records("signal") == [note, replace(note, key="2")]
+        # Nothing is due, so nothing is planned and no record is added.
+        assert store.fire_due(clock.now, 10, noted(replace(note, key="3"))).planned == ()
+        # A record that exists stays as it is; the others are added.
+        clock.advance("1m")
+        store.fire_due(clock.now, 10, noted(replace(note, body="later"), replace(note, key="4")))
+        assert store.find_records("signal") == [note, *(replace(note, key=key) for key in "24")]
+
+    def test_an_expired_record_counts_as_missing_for_a_fire_by_the_clock_of_the_store(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.add(store, schedule())
+        note = Record(kind="signal", key="1", body="old", expires=clock.now + 2 * MINUTE)
+        assert store.put_record(note)
+        clock.advance("2m")
+        fresh = replace(note, body="new", expires=clock.now + MINUTE)
+        fired = store.fire_due(clock.now - MINUTE, 10, noted(fresh))
+        assert len(fired.planned) == 1
+        assert store.find_records("signal") == [fresh]
+
+    def test_records_of_a_fire_exist_if_and_only_if_it_was_applied(
+        self, handles: Handles, store: Store, clock: VirtualClock
+    ) -> None:
+        for at in range(20):
+            self.add(store, schedule(f"s{at:02}"))
+        clock.advance("1m")
+        applied: list[Record] = []
+        numbers = itertools.count()
+
+        def own(row: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
+            note = Record(kind="signal", key=f"{next(numbers):06}", body=row.name)
+            return plan(row, now, active)._replace(records=(note,))
+
+        def work(handle: Store) -> None:
+            for _ in range(5):
+                for planned in handle.fire_due(handle.now(), 7, own).planned:
+                    applied.extend(planned.records)
+
+        self.in_threads(handles, work)
+        assert store.find_records("signal") == sorted(applied, key=lambda note: note.key)
+        assert sorted(note.body for note in applied) == [f"s{at:02}" for at in range(20)]
 
     def test_two_nodes_that_plan_latest_at_different_moments_fire_once(
         self, store: Store, clock: VirtualClock

@@ -256,16 +256,17 @@ class ScheduleContract(Contract):
     def test_a_write_adds_its_records_in_the_same_step(self, store: Store, clock: VirtualClock) -> None:
         note = Record(kind="audit", tenant="acme", key="1", body="made", expires=clock.now + MINUTE)
         made = changes.create(schedule(), store.now())
-        assert store.put_schedules([Write(made, None, (note,))])[0].accepted
+        assert store.put_schedules([Write(made._replace(records=(note,)), None)])[0].accepted
         assert store.find_records("audit") == [note]
         # Refused: nothing is added. Repeated: nothing is added twice, and what is there stays.
         other = replace(note, key="2", body="refused")
         changed = changes.change(made.schedule, {"priority": 8}, store.now())
         assert changed is not None
         refused = replace(made.schedule.version, revision=7)
-        assert not store.put_schedules([Write(changed, refused, (other,))])[0].accepted
+        assert not store.put_schedules([Write(changed._replace(records=(other,)), refused)])[0].accepted
         assert store.find_records("audit") == [note]
-        second = Write(changed, made.schedule.version, (replace(note, body="other"), replace(note, key="3")))
+        notes = (replace(note, body="other"), replace(note, key="3"))
+        second = Write(changed._replace(records=notes), made.schedule.version)
         assert store.put_schedules([second])[0].accepted
         assert store.put_schedules([second])[0].accepted  # its reply was lost
         assert store.find_records("audit") == [note, replace(note, key="3")]
@@ -278,7 +279,7 @@ class ScheduleContract(Contract):
         resumed = changes.resume(row, store.now())
         fresh = replace(note, body="again", expires=clock.now + MINUTE)
         assert resumed is not None
-        assert store.put_schedules([Write(resumed, row.version, (fresh,))])[0].accepted
+        assert store.put_schedules([Write(resumed._replace(records=(fresh,)), row.version)])[0].accepted
         assert store.find_records("audit") == [fresh]
 
     def test_a_cursor_walks_through_all_schedules_once(self, store: Store) -> None:

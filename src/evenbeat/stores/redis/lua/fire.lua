@@ -1,7 +1,7 @@
 -- Writes the plans of due schedules: each row by itself, if it has not changed since it was reserved.
 -- request: {planned rows, rows to quarantine, families of formats, for how long a row is deferred}.
 -- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
--- runs, skipped, cancels}. A row to quarantine: {member, path, version, tenant, name, note}.
+-- runs, skipped, cancels, records or nil}. A row to quarantine: {member, path, version, tenant, name, note}.
 -- Returns {1 or 0 for each planned row, or the reason if it is deferred because a key of another type is in the way; 1 or 0
 -- for each row to quarantine; next wake-up or false}.
 -- A tick that becomes a run takes 28 us of the server's time, 40 with the append-only file; checking the types of the
@@ -37,7 +37,7 @@ for at, row in ipairs(request[1]) do
   fired[at] = 0
   if not unchanged(key, row[3]) then
     fired[at] = 0
-  elseif not can_follow(path, row[8], row[9]) then
+  elseif not (can_follow(path, row[8], row[9]) and can_add_records(row[11])) then
     -- The schedule continues once the key is repaired.
     fired[at] = wrong
     call('HSET', key, 'wake_at', text(now + request[4]))
@@ -46,6 +46,7 @@ for at, row in ipairs(request[1]) do
     call('HSET', key, unpack(row[5]))
     place(base .. 'due' .. family_of(row[7]), member, row[6])
     follow(path, member, row[8], row[9], row[10])
+    add_records(row[11])
     fired[at] = 1
   end
 end

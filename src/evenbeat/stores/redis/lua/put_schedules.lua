@@ -1,5 +1,5 @@
 -- Writes schedules by compare-and-set, one after the other.
--- request: rows of {member, path, expected version or false, fields, wake_at or false, format, runs, skipped, cancels, updated_at,
+-- request: rows of {member, path, expected version or false, fields, wake_at or false, format, updated_at, runs, skipped, cancels,
 -- records or nil}.
 -- Returns for each: 1, or {the present row, 1 if all of the runs exist}.
 
@@ -7,7 +7,7 @@ need_for_runs()
 need('zset', 'schedules', 'changed')
 for _, row in ipairs(request) do
   need('zset', 'due' .. family_of(row[6]))
-  if not (can_follow(row[2], row[7], row[8]) and can_add_records(row[11])) then error('WRONGTYPE ' .. wrong, 0) end
+  if not (can_follow(row[2], row[8], row[9]) and can_add_records(row[11])) then error('WRONGTYPE ' .. wrong, 0) end
 end
 
 local answers = {}
@@ -28,16 +28,16 @@ for at, row in ipairs(request) do
   if same then
     call('HSET', key, unpack(row[4]))
     place(base .. 'schedules', member, 0)
-    place(base .. 'changed', member, row[10])
+    place(base .. 'changed', member, row[7])
     local before, after = family_of(found[4]), family_of(row[6])
     if before ~= after then place(base .. 'due' .. before, member, false) end
     place(base .. 'due' .. after, member, row[5])
-    follow(path, member, row[7], row[8], row[9])
+    follow(path, member, row[8], row[9], row[10])
     add_records(row[11])
     answers[at] = 1
   else
     local there = 1
-    for _, run in ipairs(row[7]) do
+    for _, run in ipairs(row[8]) do
       if call('EXISTS', base .. 'runs:' .. run[1]) == 0 then there = 0 end
     end
     answers[at] = { is_hash and call('HGETALL', key) or {}, there }
