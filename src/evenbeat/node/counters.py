@@ -98,7 +98,9 @@ def fold_old_records(store: Store, now: Instant) -> bool:
             old[record.key] = (record, body)
     chosen = dict(list(old.items())[:_MOST_FOLDED])
     sealed = {
-        key: found for key, (record, body) in chosen.items() if (found := _seal(store, record, body)) is not None
+        key: found
+        for key, (record, body) in chosen.items()
+        if (found := _seal(store, record, body)) is not None
     }
     if sealed and _add_to_base(store, sealed, now):
         for key, (version, _) in sealed.items():
@@ -149,7 +151,9 @@ def read_counters(store: Store) -> Sums:
 
     Nodes write once a minute. The numbers never go down, unless a user damages the records.
     """
-    records = [(record.key, counters.read_record(record.body)) for record in store.find_records(KIND, _TENANT)]
+    records = [
+        (record.key, counters.read_record(record.body)) for record in store.find_records(KIND, _TENANT)
+    ]
     # Last: a record that is folded and deleted meanwhile is in it.
     base, _ = _read_base(store)
     return counters.total(base, [(key, body) for key, body in records if body is not None])

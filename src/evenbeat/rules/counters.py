@@ -157,7 +157,9 @@ class Sums(NamedTuple):
         if pair in self.tallies or len(self.tallies) < MOST_PAIRS:
             return pair
         rest = (pair[0], OTHER)
-        return rest if rest in self.tallies or len(self.tallies) < MOST_PAIRS + MOST_OTHERS else (OTHER, OTHER)
+        return (
+            rest if rest in self.tallies or len(self.tallies) < MOST_PAIRS + MOST_OTHERS else (OTHER, OTHER)
+        )
 
 
 def _less(values: list[int], earlier: list[int] | None) -> list[int]:
@@ -178,7 +180,10 @@ def _spread(lengths: Lengths) -> Spread:
 
 def write_record(sums: Sums, now: Instant) -> str:
     """Return the body of a process's record."""
-    return _encode(CounterRecord(**_stored(sums), written_at=now))
+    stored = _stored(sums)
+    return _encode(
+        CounterRecord(tenants=stored.tenants, numbers=stored.numbers, lengths=stored.lengths, written_at=now)
+    )
 
 
 def write_sealed(record: CounterRecord) -> str:
@@ -210,20 +215,20 @@ def _encode(body: Counters) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def _stored(sums: Sums) -> dict[str, dict[str, object]]:
+def _stored(sums: Sums) -> Counters:
     tenants: dict[str, dict[str, Counts]] = {}
     for (tenant, task), tally in sums.tallies.items():
         if any(tally):
             tenants.setdefault(tenant, {})[task] = to_counts(tally)
-    return {
-        "tenants": dict(tenants),
-        "numbers": {name: number for name, number in sums.numbers.items() if number},
-        "lengths": {
+    return Counters(
+        tenants=tenants,
+        numbers={name: number for name, number in sums.numbers.items() if number},
+        lengths={
             name: Lengths(us=spread[0], buckets={at: n for at, n in enumerate(spread[1:]) if n})
             for name, spread in sums.lengths.items()
             if any(spread)
         },
-    }
+    )
 
 
 # -- the base ------------------------------------------------------------------------------------------------
@@ -242,14 +247,13 @@ def with_folded(base: Base, sealed: dict[str, tuple[int, CounterRecord]], now: I
     """
     sums = Sums.empty()
     sums.add(base)
-    folded = {
-        key: each for key, each in base.folded.items() if key in sealed or now - each.at < REMEMBERED
-    }
+    folded = {key: each for key, each in base.folded.items() if key in sealed or now - each.at < REMEMBERED}
     for key, (version, record) in sealed.items():
         if key not in folded:
             sums.add(record)
             folded[key] = Folded(version, now)
-    return Base(**_stored(sums), folded=folded)
+    stored = _stored(sums)
+    return Base(tenants=stored.tenants, numbers=stored.numbers, lengths=stored.lengths, folded=folded)
 
 
 def total(base: Base | None, records: Iterable[tuple[str, CounterRecord]]) -> Sums:

@@ -254,6 +254,11 @@ def add_counts(tally: Tally, counts: Counts) -> None:
             tally[LATE + at] += number
 
 
+def add_tallies(tally: Tally, other: Tally) -> None:
+    """Add the second tally to the first."""
+    tally[:] = map(add, tally, other)
+
+
 def merged(first: Rollup, second: Rollup) -> Rollup:
     """Return the sum of two rollups of one period; ``written_at`` and the node's duties are the second's."""
     tenants = dict(first.tenants)
