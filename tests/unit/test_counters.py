@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable
@@ -516,16 +517,12 @@ def _play(seed: int) -> None:
         seen = found
 
     def fold() -> None:
-        try:
+        with contextlib.suppress(StoreUnavailable):
             fold_old_records(store, clock.now)
-        except StoreUnavailable:
-            pass
 
     def write() -> None:
-        try:
+        with contextlib.suppress(StoreUnavailable):
             rng.choice(processes).write(clock.now)
-        except StoreUnavailable:
-            pass
 
     store.meanwhile = [fold, lambda: rng.choice(processes).count(clock.now, 0)]
     for _ in range(60):
