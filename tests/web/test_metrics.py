@@ -26,6 +26,7 @@ from tests.prometheus import Scrape
 from tests.web.site import Site, assert_problem
 from tests.web.test_story import place
 
+
 def families(scope: str | None = None) -> set[str]:
     return {name.removesuffix("_total") for name, each in METRICS.items() if scope in (None, each.scope)}
 
