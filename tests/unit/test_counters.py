@@ -204,6 +204,31 @@ def test_a_process_that_has_counted_nothing_new_writes_nothing(
     assert store.find_records(KIND) == [before]
 
 
+def test_a_node_at_rest_writes_every_five_minutes_and_at_its_end(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    process = Process(store)
+    process.count(clock.now)
+    writes = []
+    begin = clock.now
+    for _ in range(12):
+        process.counting.count_call("claim", 0.001)
+        clock.advance("1m")
+        process.rollups.step(clock.now)
+        (record,) = store.find_records(KIND)
+        body = counters.read_record(record.body)
+        assert body is not None
+        writes.append((body.written_at - begin) // MINUTE)
+    assert writes == [1, 1, 1, 1, 1, 6, 6, 6, 6, 6, 11, 11]
+    process.counting.count("lease_losses")
+    clock.advance("1m")
+    process.rollups.step(clock.now)
+    process.counting.count_call("claim", 0.001)
+    process.write(clock.now)
+    assert sum(read_counters(store).lengths["calls/claim"][1:]) == 13
+    assert read_counters(store).numbers == {"lease_losses": 1}
+
+
 def test_claims_and_lengths_have_their_sums(clock: VirtualClock) -> None:
     counting = Counting()
     now = clock.now

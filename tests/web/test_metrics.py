@@ -206,8 +206,8 @@ def test_three_processes_give_the_same_answer_and_their_counters_equal_the_store
                 fleet.app.schedules.add("bad", every("30d"), "breaks", tenant=tenant)
             secret = fleet.app.tokens.create("prometheus", "viewer").secret
             urls = []
-            for _ in range(3):
-                _, log = fleet.start("web", "app.py", "--web-port", "0", until="API is at")
+            for more in ((), (), ("--web-metrics", "open", "--metrics-schedules", "4")):
+                _, log = fleet.start("web", "app.py", "--web-port", "0", *more, until="API is at")
                 found = re.search(r"(http://\S+)/api/v1", log)
                 assert found is not None
                 urls.append(found[1])
@@ -215,7 +215,7 @@ def test_three_processes_give_the_same_answer_and_their_counters_equal_the_store
             # Each round has other processes.
             for rounds in (4, 2):
                 fleet.work(rounds)
-                texts = [scrape(url, secret) for url in urls]
+                texts = [scrape(urls[0], secret), scrape(urls[1], secret), scrape(urls[2], None)]
                 assert texts[0].samples == texts[1].samples == texts[2].samples
                 assert texts[0].is_at_least(earlier)
                 earlier = texts[0]
@@ -225,8 +225,9 @@ def test_three_processes_give_the_same_answer_and_their_counters_equal_the_store
             fleet.close()
 
 
-def scrape(url: str, secret: str) -> Scrape:
-    request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {secret}"})  # noqa: S310  # our own server
+def scrape(url: str, secret: str | None) -> Scrape:
+    headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+    request = urllib.request.Request(f"{url}/metrics", headers=headers)  # noqa: S310  # our own server
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  # likewise
         return Scrape(answer.read().decode())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+from evenbeat.core.instants import Instant
 from evenbeat.rules.counters import Sums
 
 
@@ -18,6 +19,8 @@ class CounterState:
         """The counts up to the last write that the store has acknowledged."""
         self.version: int | None = None
         """The version of that write; None if there was none for this record."""
+        self.written_at: Instant = 0
+        """When it was."""
         self.unsure: dict[int, Sums] = {}
         """The counts of writes whose replies are missing, by version."""
         self._writes = 0

@@ -20,6 +20,8 @@ KIND, BASE_KIND = "counter", "counter_base"
 FOLD_EVERY = 600_000
 """Milliseconds between two searches of a node for records to fold."""
 _TENANT, _BASE = "default", "base"
+# Milliseconds between two writes of a node at rest. After ``counters.OLD`` it would count as dead.
+_QUIET = 300_000
 # How many records are folded in one step, and how often a node tries if others write the base meanwhile.
 _MOST_FOLDED = 200
 _TRIES = 5
@@ -41,12 +43,18 @@ class CounterWriter:
     def _key(self) -> str:
         return f"{self._node}/{self._state.id}"
 
-    def write(self, now: Instant) -> None:
-        """Write everything that was counted since the start, if there is something new."""
+    def write(self, now: Instant, *, is_last: bool = False) -> None:
+        """Write everything that was counted since the start, if there is something new.
+
+        A node at rest only counts its own calls of the store: it writes these every five minutes.
+        """
         if self._state.unsure:
             self._resolve()
-        sums = self._counting.sums()
-        if sums == self._state.written or self._put(sums, now):
+        sums, written = self._counting.sums(), self._state.written
+        is_quiet = sums.tallies == written.tallies and sums.numbers == written.numbers
+        if sums == written or (is_quiet and not is_last and 0 <= now - self._state.written_at < _QUIET):
+            return
+        if self._put(sums, now):
             return
         self._resolve()
         self._put(sums, now)
@@ -59,6 +67,7 @@ class CounterWriter:
         if not self._store.put_record(record, expected):
             return False
         self._state.acknowledge(version)
+        self._state.written_at = now
         return True
 
     def _resolve(self) -> None:

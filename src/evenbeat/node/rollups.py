@@ -81,11 +81,11 @@ class Rollups:
             if is_written:
                 self._counting.mark_written(period, tallies)
         if periods:
-            self._write_counters(now)
+            self._write_counters(now, is_last)
 
-    def _write_counters(self, now: Instant) -> None:
+    def _write_counters(self, now: Instant, is_last: bool) -> None:
         try:
-            self._counters.write(now)
+            self._counters.write(now, is_last=is_last)
         except StoreUnavailable:
             raise
         except Exception:
