@@ -75,6 +75,7 @@ VERBS = (
     Verb("quarantine", "quarantine", "GET /quarantine"),
     Verb("statistics", "stats", "GET /statistics"),
     Verb("failures", "failures", "GET /failures"),
+    Verb("metrics", "metrics", "GET /metrics"),
     Verb("audit.list", "audit", "GET /audit"),
     Verb("audit.page", "audit", "GET /audit"),
     Verb("tokens.create", "tokens create", "POST /tokens"),
@@ -142,7 +143,7 @@ SHELL = {
     "every": "chooses bulk; over REST, a path of its own does",
 }
 # A parameter that has another name in a shell or over HTTP.
-CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger"}
+CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger", "metrics_schedules": "schedules"}
 # Python's name of an id or name that the path has.
 PATH_NAMES = {"{name}": "name", "{id}": "id"}
 
@@ -177,6 +178,8 @@ NOT_IN_REST = {
     "runs.list ids": "GET /runs/{id} reads one",
     "runs.page ids": "GET /runs/{id} reads one",
     "tenants name": "the tenant of the token",
+    "metrics tenant": "the tenant of the token",
+    "metrics schedules": "the setting metrics_schedules of the server",
     "enqueue within": "a transaction of the calling program",
     "evenbeat.doctor.diagnose local": "the clock of the server's machine",
 }

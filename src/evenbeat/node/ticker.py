@@ -67,11 +67,13 @@ class Ticker:
         try:
             done = self._store.fire_due(now, BATCH, self._plan)
         except Exception as error:
+            self._counting.count("lock_failures", "schedules", "error")
             self._report_failure(error)
             raise
         self._unsure = False
         self._failures = 0
         self._counting.count_fired(done.planned, now)
+        self._counting.count("duplicates", "tick", number=len(done.lost))
         self._report_others(done, now)
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
             self._wake_worker()
@@ -91,6 +93,7 @@ class Ticker:
             return now  # the schedules of these runs have woken up
         if not done.planned and done.next_wake is not None and done.next_wake <= now:
             # Another node holds what is due.
+            self._counting.count("lock_failures", "schedules", "held")
             return now + _RETRY_FIRE
         return done.next_wake
 

@@ -6,14 +6,26 @@ from collections.abc import Iterable
 
 from starlette.types import Receive, Scope, Send
 
+from evenbeat.app.metrics import MOST_SCHEDULES
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.api import starlette_app
-from evenbeat.web.endpoints import about, audit, doctor, events, figures, runs, schedules, tokens, why
+from evenbeat.web.endpoints import (
+    about,
+    audit,
+    doctor,
+    events,
+    figures,
+    metrics,
+    runs,
+    schedules,
+    tokens,
+    why,
+)
 from evenbeat.web.health import health_routes
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, doctor, audit, events, tokens, about)
+ENDPOINTS = (schedules, runs, why, figures, metrics, doctor, audit, events, tokens, about)
 """The modules whose endpoints are served."""
 
 
@@ -37,12 +49,26 @@ class WebApp:
 
 
 def web_app(
-    app: Scheduler, *, needs_token: bool = True, hosts: Iterable[str] = (), proxies: Iterable[str] = ()
+    app: Scheduler,
+    *,
+    needs_token: bool = True,
+    hosts: Iterable[str] = (),
+    proxies: Iterable[str] = (),
+    open_metrics: bool = False,
+    metrics_schedules: int = MOST_SCHEDULES,
 ) -> WebApp:
     """Return the API of a scheduler as an ASGI app, to be mounted under any path.
 
     ``hosts`` are the accepted Host headers, besides loopback names, with the port unless it is the scheme's
     own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For is believed. Without
-    ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address.
+    ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address. With
+    ``open_metrics``, ``GET /metrics`` needs no token; ``metrics_schedules`` is the bound of ``app.metrics``.
     """
-    return WebApp(app, read_settings(needs_token=needs_token, hosts=hosts, proxies=proxies))
+    settings = read_settings(
+        needs_token=needs_token,
+        hosts=hosts,
+        proxies=proxies,
+        open_metrics=open_metrics,
+        metrics_schedules=metrics_schedules,
+    )
+    return WebApp(app, settings)

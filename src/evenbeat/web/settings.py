@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from evenbeat.app.metrics import MOST_SCHEDULES
+from evenbeat.core.options import SETTINGS
 from evenbeat.errors import InvalidValue, shown
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -26,6 +28,10 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     unless it is the scheme's own."""
     proxies: tuple[Network, ...] = ()
     """Proxies whose X-Forwarded-For is believed. Others are answered as if they had sent none."""
+    open_metrics: bool = False
+    """Whether ``GET /metrics`` needs no token."""
+    metrics_schedules: int = MOST_SCHEDULES
+    """How many schedules have metrics of their own; with more schedules, none has."""
 
     def accepts_host(self, host: str) -> bool:
         """Return whether the whole value of a Host header is an accepted one."""
@@ -40,7 +46,12 @@ def _has_port(host: str) -> bool:
 
 
 def read_settings(
-    *, needs_token: bool = True, hosts: Iterable[str] = (), proxies: Iterable[str] = ()
+    *,
+    needs_token: bool = True,
+    hosts: Iterable[str] = (),
+    proxies: Iterable[str] = (),
+    open_metrics: bool = False,
+    metrics_schedules: int = MOST_SCHEDULES,
 ) -> WebSettings:
     """Return the settings from texts that a user gave."""
     names = tuple(name.strip().lower() for name in hosts)
@@ -52,7 +63,13 @@ def read_settings(
                 value=name,
                 hint="write it as browsers send it, with its port: jobs.example.com or 10.0.0.5:8787",
             )
-    return WebSettings(needs_token=needs_token, hosts=names, proxies=tuple(map(_network, proxies)))
+    return WebSettings(
+        needs_token=needs_token,
+        hosts=names,
+        proxies=tuple(map(_network, proxies)),
+        open_metrics=open_metrics,
+        metrics_schedules=SETTINGS["metrics_schedules"].read(metrics_schedules),
+    )
 
 
 def _network(text: str) -> Network:

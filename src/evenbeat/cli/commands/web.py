@@ -13,7 +13,7 @@ from evenbeat.cli.store_input import store_options
 
 @click.command("web")
 @click.argument("app", metavar="[APP]", required=False)
-@setting_flags("web_host", "web_port", "web_hosts", "web_proxies")
+@setting_flags("web_host", "web_port", "web_hosts", "web_proxies", "web_metrics", "metrics_schedules")
 @click.option("--no-auth", is_flag=True, help="Ask for no token. Only on a loopback address.")
 @click.option("--parent", type=int, hidden=True, help="The descriptor that is closed when the parent ends.")
 @store_options
@@ -51,6 +51,8 @@ def command(
         needs_token=not no_auth,
         hosts=_words(settings["web_hosts"]),
         proxies=_words(settings["web_proxies"]),
+        open_metrics=settings["web_metrics"] == "open",
+        metrics_schedules=settings["metrics_schedules"],
     )
     host, port = settings["web_host"], settings["web_port"]
     try:
