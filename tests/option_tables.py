@@ -29,8 +29,10 @@ _MORE = {
 
 _WORDS = {
     "url": "a URL",
+    "web_url": "a URL",
     "label": "a name",
     "labels": "names",
+    "hosts": "host names",
     "tags": "words",
     "priority": "0 to 9, `low`, `normal`, `high`",
     "flag": "True, False",

@@ -1,6 +1,8 @@
 """Settings. A flag overrides a variable, a variable overrides evenbeat.toml, and evenbeat.toml overrides
 [tool.evenbeat] of pyproject.toml.
 
+The files may also declare alert channels and rules, in the tables alerts.channels.NAME and alerts.rules.NAME.
+
 The files are those of the first folder, from the working directory upwards, that has one of them. A relative
 path in a file starts at the file's folder, so that every command finds the same file, wherever it is called.
 """
@@ -15,6 +17,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from evenbeat.core.durations import write_duration
 from evenbeat.core.option import Option
 from evenbeat.core.options import SETTINGS
@@ -23,6 +27,7 @@ from evenbeat.stores.urls import without_password
 
 _PREFIX = "EVENBEAT_"
 _OWN_FILE, _PROJECT_FILE = "evenbeat.toml", "pyproject.toml"
+_ALERTS = "alerts"
 _RELATIVE_SQLITE = re.compile(r"sqlite:///(?![/~])")
 
 OriginKind: TypeAlias = Literal["flag", "variable", "file", "app", "default"]
@@ -44,6 +49,16 @@ class Origin(NamedTuple):
         return f"the code of {self.name}" if self.kind == "app" else self.name or "default"
 
 
+class DeclaredAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert channel or rule that a file declares. Its keys are known; its values are not checked yet."""
+
+    kind: Literal["channel", "rule"]
+    name: str
+    fields: dict[str, Any]
+    place: str
+    """Where it was declared, for errors: ``alerts.rules.nightly in …/evenbeat.toml:7``."""
+
+
 class Setting(NamedTuple):
     """A value, and where it was set."""
 
@@ -58,16 +73,23 @@ class Setting(NamedTuple):
             return "none"
         if self.name == "store":
             return without_password(self.value)
-        return ", ".join(self.value) if isinstance(self.value, tuple) else str(self.value)
+        return ", ".join(self.value) or "none" if isinstance(self.value, tuple) else str(self.value)
 
 
 class Settings(Mapping[str, Any]):
     """All settings: ``settings["store"]`` is a value, ``settings.of("store")`` also has its origin."""
 
-    def __init__(self, settings: Mapping[str, Setting], warnings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Setting],
+        warnings: tuple[str, ...] = (),
+        alerts: tuple[DeclaredAlert, ...] = (),
+    ) -> None:
         self._settings = dict(settings)
         self.warnings = warnings
         """Variables that look like a mistake and are ignored."""
+        self.alerts = alerts
+        """The alert channels and rules that files declare."""
 
     def __getitem__(self, name: str) -> Any:
         return self._settings[name].value
@@ -99,7 +121,9 @@ def read_settings(
     """
     environment = os.environ if environment is None else environment
     found: dict[str, Setting] = {}
-    for source in (_from_files(folder), _from_environment(environment), _from_flags(flags or {})):
+    files = list(_files(folder))
+    from_files = (setting for file in files for setting in _from_file(file))
+    for source in (from_files, _from_environment(environment), _from_flags(flags or {})):
         found |= {setting.name: setting for setting in source}
     default = Origin("default")
     return Settings(
@@ -108,6 +132,7 @@ def read_settings(
             for name, option in SETTINGS.items()
         },
         tuple(_unknown_variables(environment)),
+        tuple(_declared_alerts(files)),
     )
 
 
@@ -145,13 +170,35 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[Setting]:
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
     known = [_PREFIX + name.upper() for name in SETTINGS]
     for variable in sorted(environment):
-        # EVENBEAT_TEST_* name servers for Evenbeat's own tests.
-        is_ours = variable.startswith(_PREFIX) and not variable.startswith(f"{_PREFIX}TEST_")
+        # EVENBEAT_TEST_* name servers for Evenbeat's own tests, EVENBEAT_SECRET_* have secrets of channels.
+        others = (f"{_PREFIX}TEST_", f"{_PREFIX}SECRET_")
+        is_ours = variable.startswith(_PREFIX) and not variable.startswith(others)
         if is_ours and variable not in known:
             yield f"{variable} is not a setting and is ignored{_did_you_mean(variable, known)}"
 
 
-def _from_files(folder: Path | None) -> Iterator[Setting]:
+class _File(NamedTuple):
+    """A file with settings."""
+
+    path: Path
+    text: str
+    table: dict[str, Any]
+    """What it says about Evenbeat."""
+    prefix: str
+    """The name of that table, with a full stop; empty if it is the whole file."""
+    here: Path
+    """The working directory."""
+
+    def origin(self, *keys: str) -> Origin:
+        """Return the place of a value, or of a table, by its keys."""
+        name = self.prefix + ".".join(keys)
+        table = (self.prefix + ".".join(keys[:-1])).removesuffix(".")
+        line = _line(self.text, table, keys[-1]) or _heading_line(self.text, name)
+        return Origin("file", name, self.path, line)
+
+
+def _files(folder: Path | None) -> Iterator[_File]:
+    """Yield the files with settings; later ones override earlier ones."""
     try:
         here = Path.cwd() if folder is None else folder
     except OSError:  # the working directory is gone
@@ -159,37 +206,100 @@ def _from_files(folder: Path | None) -> Iterator[Setting]:
     for folder in (here, *here.parents):
         own, project = folder / _OWN_FILE, folder / _PROJECT_FILE
         if own.is_file() or project.is_file():
-            for file in (project, own):
-                if file.is_file():
-                    yield from _from_file(file, here)
+            yield from (_read_file(file, here) for file in (project, own) if file.is_file())
             return
 
 
-def _from_file(file: Path, here: Path) -> Iterator[Setting]:
+def _read_file(file: Path, here: Path) -> _File:
     try:
         text = file.read_text(encoding="utf-8")
         document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # An error anywhere in pyproject.toml hides the settings in it.
         raise InvalidValue(f"{file} can't be read: {error}", field=file.name, value=str(file)) from None
-    prefix = ""
-    if file.name == _PROJECT_FILE:
-        prefix = "tool.evenbeat"
-        tool = document.get("tool")
-        document = tool.get("evenbeat", {}) if isinstance(tool, dict) else {}
-        if not isinstance(document, dict):
-            raise InvalidValue(f"{prefix} in {file} is not a table", field=prefix, value=document)
-    for key, value in document.items():
-        origin = Origin("file", f"{prefix}.{key}" if prefix else key, file, _line(text, prefix, key))
+    if file.name != _PROJECT_FILE:
+        return _File(file, text, document, "", here)
+    tool = document.get("tool")
+    document = tool.get("evenbeat", {}) if isinstance(tool, dict) else {}
+    if not isinstance(document, dict):
+        raise InvalidValue(f"tool.evenbeat in {file} is not a table", field="tool.evenbeat", value=document)
+    return _File(file, text, document, "tool.evenbeat.", here)
+
+
+def _from_file(file: _File) -> Iterator[Setting]:
+    for key, value in file.table.items():
+        if key == _ALERTS:
+            continue
+        origin = file.origin(key)
         if key not in SETTINGS:
             raise InvalidValue(
-                f"{origin} is not a setting{_did_you_mean(key, SETTINGS)}",
+                f"{origin} is not a setting{_did_you_mean(key, [*SETTINGS, _ALERTS])}",
                 field=key,
                 value=key,
                 hint=f"there are {', '.join(SETTINGS)}" if not _did_you_mean(key, SETTINGS) else None,
             )
         setting = _read(key, value, origin)
-        yield setting if file.parent == here else setting._replace(value=_anchored(setting, file.parent))
+        is_here = file.path.parent == file.here
+        yield setting if is_here else setting._replace(value=_anchored(setting, file.path.parent))
+
+
+# -- alerts ------------------------------------------------------------------------------------------------
+
+_OWNER = ("tenant", "all_tenants")
+_ALERT_TABLES: dict[str, tuple[Literal["channel", "rule"], tuple[str, ...], tuple[str, ...]]] = {
+    "channels": ("channel", ("kind", "url"), ("secret", *_OWNER)),
+    "rules": ("rule", ("on", "to"), ("schedule", "tag", "recovery", *_OWNER)),
+}
+"""By table: what it declares, the keys that are required, and the others."""
+
+
+def _declared_alerts(files: list[_File]) -> Iterator[DeclaredAlert]:
+    """Yield what the files declare; of the same name, the last one."""
+    found: dict[tuple[str, str], DeclaredAlert] = {}
+    for file in files:
+        for title, entries in _table(file, file.table.get(_ALERTS, {}), _ALERTS).items():
+            if title not in _ALERT_TABLES:
+                raise _unknown_key(
+                    file.origin(_ALERTS, title), title, tuple(_ALERT_TABLES), "a table of alerts"
+                )
+            for name, fields in _table(file, entries, _ALERTS, title).items():
+                found[title, name] = _declared_alert(file, title, name, fields)
+    return iter(found.values())
+
+
+def _declared_alert(file: _File, title: str, name: str, value: object) -> DeclaredAlert:
+    kind, required, others = _ALERT_TABLES[title]
+    fields = _table(file, value, _ALERTS, title, name)
+    for key in fields:
+        if key not in (*required, *others):
+            place = file.origin(_ALERTS, title, name, key)
+            raise _unknown_key(place, key, (*required, *others), f"a key of an alert {kind}")
+    origin = file.origin(_ALERTS, title, name)
+    for key in required:
+        if key not in fields:
+            raise InvalidValue(f"{origin} has no {key}", field=key, value=None, hint=f"add the key {key}")
+    if not isinstance(fields.get("all_tenants", False), bool):
+        raise InvalidValue(
+            f"{file.origin(_ALERTS, title, name, 'all_tenants')} is not true or false",
+            field="all_tenants",
+            value=fields["all_tenants"],
+        )
+    return DeclaredAlert(kind=kind, name=name, fields=fields, place=str(origin))
+
+
+def _table(file: _File, value: object, *keys: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{file.origin(*keys)} is not a table", field=keys[-1], value=value)
+    return value
+
+
+def _unknown_key(origin: Origin, key: str, known: tuple[str, ...], what: str) -> InvalidValue:
+    near = _did_you_mean(key, list(known))
+    hint = None if near else f"there are {', '.join(known)}"
+    return InvalidValue(f"{origin} is not {what}{near}", field=key, value=key, hint=hint)
+
+
+# -- paths and lines ---------------------------------------------------------------------------------------
 
 
 def _anchored(setting: Setting, folder: Path) -> Any:
@@ -206,8 +316,17 @@ def _line(text: str, table: str, key: str) -> int | None:
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if heading := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = heading[1]
+            current = heading[1].replace('"', "")
         elif current == table and re.match(rf"\s*{re.escape(key)}\s*=", line):
+            return number
+    return None
+
+
+def _heading_line(text: str, table: str) -> int | None:
+    """Return the line of the heading of a table."""
+    for number, line in enumerate(text.splitlines(), 1):
+        heading = re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line)
+        if heading is not None and heading[1].replace('"', "") == table:
             return number
     return None
 
@@ -237,7 +356,7 @@ def _read_option(name: str, value: Any) -> Any:
     if isinstance(value, str):
         if option.kind == "count" and re.fullmatch(r"[0-9]{1,9}", value.strip()):
             value = int(value)
-        elif option.kind == "labels":
+        elif option.kind in ("labels", "hosts"):
             value = [label.strip() for label in value.split(",")]
         elif option.kind == "choice":
             value = value.strip().lower()

@@ -252,6 +252,69 @@ class TokenNotFound(EvenbeatError):
         self.token = token
 
 
+class AlertNotFound(EvenbeatError):
+    """There is no alert rule, channel, window or delivery of that name or id.
+
+    ``kind`` is ``rule``, ``channel``, ``window`` or ``delivery``; a ``tenant`` of None means all tenants.
+    """
+
+    def __init__(self, kind: str, tenant: str | None, name: str, hint: str | None = None) -> None:
+        problem = f"there is no alert {kind} {shown(name)} of {_owner(tenant)}"
+        super().__init__(problem if hint is None else f"{problem}; {hint}")
+        self.kind = kind
+        self.tenant = tenant
+        self.name = name
+
+
+class AlertExists(EvenbeatError):
+    """``add`` was called with the name of an alert rule, channel or window that exists already."""
+
+    def __init__(self, kind: str, tenant: str | None, name: str) -> None:
+        super().__init__(
+            f"alert {kind} {shown(name)} of {_owner(tenant)} exists already; choose another name, or "
+            + ("delete it first" if kind == "window" else "update it")
+        )
+        self.kind = kind
+        self.tenant = tenant
+        self.name = name
+
+
+class AlertChanged(EvenbeatError):
+    """The alert rule or channel does not have the revision that the caller expected. Nothing was done.
+
+    ``expected`` is the caller's revision, ``found`` the present one.
+    """
+
+    def __init__(self, kind: str, tenant: str | None, name: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"alert {kind} {shown(name)} of {_owner(tenant)} has revision {found}, not {expected}: it was "
+            "changed meanwhile; read it again"
+        )
+        self.kind = kind
+        self.tenant = tenant
+        self.name = name
+        self.expected = expected
+        self.found = found
+
+
+class ChannelInUse(EvenbeatError):
+    """The alert channel can't be deleted: ``rules`` announce on it."""
+
+    def __init__(self, tenant: str | None, name: str, rules: list[str]) -> None:
+        named = ", ".join(rules[:5]) + (f" and {len(rules) - 5} more" if len(rules) > 5 else "")
+        super().__init__(
+            f"alert channel {shown(name)} of {_owner(tenant)} is used by the rules {named}; "
+            "update or delete these first"
+        )
+        self.tenant = tenant
+        self.name = name
+        self.rules = rules
+
+
+def _owner(tenant: str | None) -> str:
+    return "all tenants" if tenant is None else f"tenant {shown(tenant)}"
+
+
 class LockHeld(EvenbeatError):
     """Another holder has the named lock: ``holder``, since ``created_at``, with a ``description``.
 

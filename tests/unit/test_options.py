@@ -27,10 +27,12 @@ TYPES: dict[str, set[Any]] = {
     "duration": {str, timedelta, int, float},
     "label": {str},
     "labels": {Iterable[str]},
+    "hosts": {Iterable[str]},
     "tags": {Iterable[str]},
     "priority": {int, str},
     "text": {str},
     "url": {str},
+    "web_url": {str},
     "flag": {bool},
 }
 
@@ -49,7 +51,7 @@ def test_the_types_for_type_checkers_are_those_of_the_descriptions(described: Op
             wanted = TYPES[option.kind] | ({NoneType} if option.is_optional else set())
             found = (
                 {hints[name]}
-                if option.kind in ("labels", "tags")
+                if option.kind in ("labels", "hosts", "tags")
                 else set(get_args(hints[name]) or [hints[name]])
             )
             assert found == wanted, name
@@ -113,6 +115,18 @@ def test_records_refuse_what_options_refuse(name: str) -> None:
         (NEW_SCHEDULE["paused"], 1, "paused 1 is not True or False"),
         (NODE["queues"], [], "queues is empty"),
         (NODE["queues"], 5, "queues 5 are not names"),
+        (
+            NODE["public_url"],
+            "jobs.example.com",
+            'public_url "jobs.example.com" is not the URL of a web site',
+        ),
+        (NODE["public_url"], "http://ann:pw@jobs", 'public_url "http://ann:pw@jobs" is not the URL'),
+        (NODE["allow_private_webhooks"], 5, "allow_private_webhooks 5 is not a list of host names"),
+        (
+            NODE["allow_private_webhooks"],
+            ["http://hooks"],
+            'allow_private_webhooks "http://hooks" is not the name or address of a host; write it without',
+        ),
     ],
 )
 def test_a_value_out_of_bounds_is_refused_with_them(option: Option, value: object, message: str) -> None:

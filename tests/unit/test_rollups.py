@@ -712,6 +712,6 @@ def test_a_node_notes_that_it_is_alive_while_the_store_does_not_tell_the_time(cl
     node = Node(store, Tasks(), Events(), NodeSettings())
     store.away = True
     with pytest.raises(StoreUnavailable):
-        node._now()
+        node.now()
     assert len(node.counting._seen) == 1
     node._probe.close()

@@ -61,7 +61,8 @@ class Still(Node):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.options = options
+        # The others join it to the alerts of its process.
+        self.options = {key: options[key] for key in ("ticker", "worker", "name")}
         self.made.append(self)
 
     def start(self) -> None:

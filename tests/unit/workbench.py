@@ -13,6 +13,7 @@ from evenbeat.errors import StoreUnavailable, TooLarge
 from evenbeat.executors.base import Attempt, Ended, Outcome
 from evenbeat.node.lanes import Lane
 from evenbeat.node.leases import LeaseRenewer
+from evenbeat.node.signals import Signals
 from evenbeat.node.worker import Worker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts
@@ -89,7 +90,13 @@ class LossyStore(MemoryStore):
 class Workbench:
     """A worker with all that it needs, and short methods for tests."""
 
-    def __init__(self, *functions: Callable[..., Any], slots: int = 2, lease: int = 30_000) -> None:
+    def __init__(
+        self,
+        *functions: Callable[..., Any],
+        slots: int = 2,
+        lease: int = 30_000,
+        signals: Signals | None = None,
+    ) -> None:
         self.clock = VirtualClock()
         self.store = LossyStore(self.clock)
         self.store.open()
@@ -101,7 +108,13 @@ class Workbench:
         self.events.listen(self.emitted.append)
         self.executor = HandExecutor(slots)
         self.worker = Worker(
-            self.store, self.tasks, self.events, lambda _: Lane(self.executor, slots), name="w1", lease=lease
+            self.store,
+            self.tasks,
+            self.events,
+            lambda _: Lane(self.executor, slots),
+            name="w1",
+            lease=lease,
+            signals=signals,
         )
         self.renewer = LeaseRenewer(self.store, self.worker, lease)
 

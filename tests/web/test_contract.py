@@ -47,6 +47,9 @@ def serving(kind: str, folder: Path) -> Iterator[tuple[str, str]]:
             for name in ("0", "a", "nightly"):
                 for tenant in ("default", "0"):
                     app.schedules.add(name, every("1h"), "work", tenant=tenant, run_now=True, tags=["0"])
+                    # The variable is not set: nothing is sent.
+                    app.alerts.channels.add(name, "webhook", "env:EVENBEAT_SECRET_NOT_SET", tenant=tenant)
+                    app.alerts.rules.add(name, on="failing:3", to=name, tenant=tenant)
             made = WebServer(web_app(app), listen("127.0.0.1", 0))
             made.start()
             try:

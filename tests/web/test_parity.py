@@ -15,6 +15,10 @@ import pytest
 
 import evenbeat.doctor
 from evenbeat import Scheduler
+from evenbeat.app.alerts.alerts import Alerts
+from evenbeat.app.alerts.channels import AlertChannels
+from evenbeat.app.alerts.rules import AlertRules
+from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
@@ -81,6 +85,25 @@ VERBS = (
     Verb("tokens.create", "tokens create", "POST /tokens"),
     Verb("tokens.list", "tokens list", "GET /tokens"),
     Verb("tokens.revoke", "tokens revoke", "DELETE /tokens/{id}"),
+    Verb("alerts.rules.list", "alerts list", "GET /alerts/rules"),
+    Verb("alerts.rules.add", "alerts add", "POST /alerts/rules"),
+    Verb("alerts.rules.get", "alerts show", "GET /alerts/rules/{name}"),
+    Verb("alerts.rules.update", "alerts update", "PATCH /alerts/rules/{name}"),
+    Verb("alerts.rules.delete", "alerts delete", "DELETE /alerts/rules/{name}"),
+    Verb("alerts.rules.mute", "alerts mute", "POST /alerts/rules/{name}/mute"),
+    Verb("alerts.rules.unmute", "alerts unmute", "POST /alerts/rules/{name}/unmute"),
+    Verb("alerts.channels.list", "alerts channels list", "GET /alerts/channels"),
+    Verb("alerts.channels.add", "alerts channels add", "POST /alerts/channels"),
+    Verb("alerts.channels.get", "alerts channels list", "GET /alerts/channels/{name}"),
+    Verb("alerts.channels.update", "alerts channels update", "PATCH /alerts/channels/{name}"),
+    Verb("alerts.channels.delete", "alerts channels delete", "DELETE /alerts/channels/{name}"),
+    Verb("alerts.channels.test", "alerts test", "POST /alerts/channels/{name}/test"),
+    Verb("alerts.windows.list", "alerts windows list", "GET /alerts/windows"),
+    Verb("alerts.windows.add", "alerts windows add", "POST /alerts/windows"),
+    Verb("alerts.windows.delete", "alerts windows delete", "DELETE /alerts/windows/{name}"),
+    Verb("alerts.incidents", "alerts open", "GET /alerts/incidents"),
+    Verb("alerts.deliveries", "alerts log", "GET /alerts/deliveries"),
+    Verb("alerts.delivery", "alerts log", "GET /alerts/deliveries/{id}"),
     Verb("evenbeat.doctor.diagnose", "doctor", "GET /doctor"),
     Verb("evenbeat.doctor.repair", "doctor", "POST /doctor/repair"),
 )
@@ -116,6 +139,13 @@ ONLY_PYTHON = {
     "schedules.get_with_stats": "reads a batch for lists, which have rows already",
     "runs.join": "waits in the caller's process; others poll the run or follow the events",
     "runs.count": "counts history; statistics and queues answer without that",
+    "alert_service": _PROGRAM,
+    "alerts.declare": _PROGRAM,
+    "alerts.declare_channel": "declares what the code says",
+    "alerts.declare_rule": "declares what the code says",
+    "alerts.declare_config": "declares what evenbeat.toml says",
+    "alerts.rules.declare": "declares what the code says; POST and PATCH make the same changes by hand",
+    "alerts.channels.declare": "declares what the code says; POST and PATCH make the same changes by hand",
     "tokens.verify": "checks a secret that came with a request",
     "tokens.works": "checks the token of an open stream",
 }
@@ -170,6 +200,8 @@ NOT_IN_CLI = {
     "forecast by": "the command chooses minutes, or hours for a range that is too long for them",
     "evenbeat.doctor.diagnose local": "the clock of this machine",
     "explain count": "'explain' shows three ticks; 'next' takes --count",
+    "alerts.channels.get name": "'channels list' shows all of a channel",
+    "alerts.incidents open": "'alerts open' shows what is open, --past what is over",
 }
 NOT_IN_REST = {
     "schedules.preview schedule": "the name in the path",
@@ -191,6 +223,10 @@ MORE_IN_CLI = {
     "runs logs follow": "reads the log again and again; over REST, the events say when",
     "runs retry error_group": "GET /failures has the group, and POST /bulk/runs takes its ids",
     "why subject": "a name or an id",
+    "alerts update no_schedule": "null over REST, None in Python",
+    "alerts update no_tag": "null over REST, None in Python",
+    "alerts channels update no_secret": "null over REST, None in Python",
+    "alerts open past": "open=false",
     "forecast minutes": "the length of a bar on the terminal",
     "doctor url": "the store, as with --store",
     "doctor repairs": "chooses the method",
@@ -202,6 +238,10 @@ MORE_IN_REST = {
     "POST /schedules id": "a repeated create with the same Idempotency-Key succeeds; in Python it is refused",
     "POST /schedules if_revision": "the answer has the ETag",
     "GET /schedules/{name} if_revision": "the answer has the ETag",
+    "POST /alerts/rules if_revision": "the answer has the ETag",
+    "GET /alerts/rules/{name} if_revision": "the answer has the ETag",
+    "POST /alerts/channels if_revision": "the answer has the ETag",
+    "GET /alerts/channels/{name} if_revision": "the answer has the ETag",
     "POST /bulk/schedules action": "chooses the method",
     "POST /bulk/runs action": "chooses the method",
 }
@@ -215,6 +255,10 @@ _FACADES: dict[str, type] = {
     "runs.": Runs,
     "tokens.": Tokens,
     "audit.": Audit,
+    "alerts.": Alerts,
+    "alerts.rules.": AlertRules,
+    "alerts.channels.": AlertChannels,
+    "alerts.windows.": MaintenanceWindows,
 }
 
 

@@ -1,14 +1,15 @@
-"""``app.audit``: who changed which schedule or run, when, and how it was before."""
+"""``app.audit``: who changed which schedule, run, token or alert rule, when, and how it was before."""
 
 from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias, get_args
 
 from evenbeat.app.acting import current_actor
+from evenbeat.app.newest_records import Range, newest_of_all_tenants
 from evenbeat.app.session import AppSession
 from evenbeat.core.audits import ACTIONS, AuditAction, AuditEntry, AuditPage, SubjectKind
 from evenbeat.core.awaitable import twin
@@ -222,29 +223,14 @@ def _of_tenant(store: Store, source: _Source, period: _Period, size: int) -> Ite
 
 
 def _of_all_tenants(store: Store, source: _Source, period: _Period) -> Iterator[AuditEntry]:
-    """Yield the entries of all tenants.
-
-    A store reads records tenant by tenant, so this reads a span of time at once and sorts its entries. The
-    span is longer where few entries are, and shorter where many are.
-    """
-    start, newest, span = period.start(source.prefix), period.newest, _FIRST_SPAN
-    while True:
-        oldest = max(newest - span, period.oldest)
-        _, end = auditing.key_range(source.prefix, oldest, None)
-        # The entries of one millisecond are read in any case.
-        most = _BATCH if span else None
-        records = store.find_records(source.kind, start=start, end=end, limit=most)
-        if len(records) == most:
-            span //= 8
-            continue
-        yield from sorted(_readable(records), key=lambda entry: entry.id)
-        if oldest == period.oldest:
-            return
-        start, newest = end, oldest - 1
-        span = max(span, 1) * 4
+    wanted = Range(period.start(source.prefix), period.newest, period.oldest)
+    records = newest_of_all_tenants(
+        store, source.kind, wanted, prefix=source.prefix, batch=_BATCH, first_span=_FIRST_SPAN
+    )
+    return _readable(records)
 
 
-def _readable(records: list[Record]) -> Iterator[AuditEntry]:
+def _readable(records: Iterable[Record]) -> Iterator[AuditEntry]:
     """Yield entries. A record that a person edited by hand, or a newer version wrote, can't be shown."""
     return (entry for entry in map(auditing.read_entry, records) if entry is not None)
 

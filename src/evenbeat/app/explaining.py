@@ -47,6 +47,8 @@ _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
 _DAY = timedelta(days=1)
 _PAGE, _MOST_NAMES = 500, 2_000
 _ACTIVE = 500
+# How many entries of the audit are searched for one of a schedule or run, among those of the same name.
+_NAMESAKES = 20
 # A tick of an unknown trigger is searched among the runs that were fired within this time.
 _FIRED_WITHIN = 3_600_000
 # The minutes around a tick in which nodes are searched.
@@ -97,11 +99,13 @@ def _entry(session: AppSession, tenant: str, change: ChangeBehind | None) -> Aud
     until = from_ms(change.until + 1)
     audit = Audit(session)
     for action in change.actions:
-        page = audit.page(
-            subject=change.subject, action=action, since=since, until=until, tenant=tenant, limit=1
+        entries = audit.list(
+            subject=change.subject, action=action, since=since, until=until, tenant=tenant, limit=_NAMESAKES
         )
-        if page.entries:
-            return page.entries[0]
+        # An alert rule may have the name of a schedule.
+        found = next((entry for entry in entries if entry.kind in ("schedule", "run")), None)
+        if found is not None:
+            return found
     return None
 
 

@@ -9,19 +9,22 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evenbeat.app.declarations import Declarations
 from evenbeat.app.hooks import Hooks
-from evenbeat.app.session import AppSession
+from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.errors import InvalidValue
-from evenbeat.node.node import Node
+from evenbeat.node.node import Node, node_name
 from evenbeat.node.settings import NodeOptions, NodeSettings, read_node_settings
 from evenbeat.observe.events import Events
 from evenbeat.observe.run_logs import current_log
 from evenbeat.processes.importing import is_importing
+from evenbeat.rules.alert_records import StoredIncident
 from evenbeat.stores.base import Store
+
+if TYPE_CHECKING:
+    from evenbeat.alerts.service import AlertService
 
 _log = logging.getLogger("evenbeat.app.lifecycle")
 
@@ -36,10 +39,10 @@ class Lifecycle:
     ``stop`` waits for them: another thread then stops the node.
     """
 
-    def __init__(self, session: AppSession, declarations: Declarations, options: NodeOptions) -> None:
+    def __init__(self, session: AppSession, declare: Callable[[], object], options: NodeOptions) -> None:
         read_node_settings(options)
         self._session = session
-        self._declarations = declarations
+        self._declare = declare
         self._options = options
         self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
         self.events = Events(self._call_hook)
@@ -54,6 +57,9 @@ class Lifecycle:
         self._was_drained = True
         """What the last ``stop`` returned."""
         self._node_kind = Node
+        self._alerts: AlertService | None = None
+        self.why: Callable[[StoredIncident], str | None] = lambda _: None
+        """Returns the sentence that explains an incident of an alert rule."""
         _all.add(self)
 
     @property
@@ -106,10 +112,43 @@ class Lifecycle:
             )
         settings = self.settings(options)
         store, tasks = self._session.store(), self._session.tasks
-        self._declarations.declare_tasks(tasks)
-        node = self._node_kind(store, tasks, self.events, settings, ticker=ticker, worker=worker, name=name)
+        self._declare()
+        alerts = self.alert_service(name, settings)
+        # Before the node: the first run to fail leaves a signal, too.
+        alerts.refresh(store.now())
+        node = self._node_kind(
+            store,
+            tasks,
+            self.events,
+            settings,
+            ticker=ticker,
+            worker=worker,
+            name=name,
+            signals=alerts.signals,
+            on_hint=alerts.hint,
+        )
         node.start()
         self._started = node
+        if virtual_time(store) is None:
+            alerts.start(node.now)
+            self._alerts = alerts
+
+    def alert_service(
+        self, name: str | None = None, settings: NodeSettings | None = None, rest: int | None = None
+    ) -> AlertService:
+        """Return a service that evaluates alert rules in this process, not started."""
+        from evenbeat.alerts import service
+
+        used = self.settings({}) if settings is None else settings
+        return service.AlertService(
+            self._session.unopened(),
+            name=name or node_name(),
+            link_base=used.public_url,
+            allow_private=used.allow_private_webhooks,
+            why=self.why,
+            events=self.events,
+            rest=service.REST if rest is None else rest,
+        )
 
     def stop(self, timeout: Duration | None = None) -> bool:
         drain = None if timeout is None else read_duration(timeout, "timeout")
@@ -130,6 +169,9 @@ class Lifecycle:
                 self._was_drained = node.stop(drain, self._call_on_stop)
                 return self._was_drained
             finally:
+                if self._alerts is not None:
+                    self._alerts.stop()
+                    self._alerts = None
                 self._started = None
                 self._is_changing = self._is_stopping = False
                 self._hooks.stop()

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
 
+from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.audit import Audit
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
@@ -27,7 +28,7 @@ from evenbeat.core.checks import check_label
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
 from evenbeat.core.forecasts import Forecast, ForecastStep, TriggerExplanation
-from evenbeat.core.instants import Moment
+from evenbeat.core.instants import Moment, from_ms
 from evenbeat.core.options import NEW_SCHEDULE, RUN
 from evenbeat.core.records import NORMAL, CatchUp, Execution
 from evenbeat.core.results import QueueStats, Run
@@ -38,6 +39,7 @@ from evenbeat.node.settings import NodeOptions, NodeSettings
 from evenbeat.observe.events import Event, Events
 from evenbeat.observe.trigger_explanations import explain_trigger
 from evenbeat.observe.views import queue_view
+from evenbeat.rules.alert_records import StoredIncident
 from evenbeat.rules.rollups import By
 from evenbeat.stores.base import QueueCounts, Store
 from evenbeat.stores.urls import open_url, without_password
@@ -45,6 +47,9 @@ from evenbeat.tasks import context
 from evenbeat.tasks.options import NewScheduleOptions, RunOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, ExecutorKind, Task, Tasks
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
+
+if TYPE_CHECKING:
+    from evenbeat.alerts.service import AlertService
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,12 +83,14 @@ class Scheduler:
         self._enqueuer = Enqueuer(self._session)
         rows = ScheduleRows(self._session)
         self._declarations = Declarations(rows)
-        self._lifecycle = Lifecycle(self._session, self._declarations, options)
+        self.alerts = Alerts(self._session, lambda: self.node is not None)
+        self._lifecycle = Lifecycle(self._session, self._declare, options)
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.runs = Runs(self._session, rows)
         self.audit = Audit(self._session)
         self._figures = FigureReader(self._session)
         self.tokens = Tokens(self._session)
+        self._lifecycle.why = self._why_incident
 
     @property
     def store(self) -> Store:
@@ -444,9 +451,29 @@ class Scheduler:
         """
         return self._lifecycle.run(ticker, worker, options)
 
+    def alert_service(self, **options: Unpack[NodeOptions]) -> AlertService:
+        """Return a service that evaluates alert rules and sends alerts, for a process without a node.
+
+        ``start`` it. A node has its own. Options override those given to ``Scheduler()``.
+        """
+        return self._lifecycle.alert_service(settings=self.node_settings(**options), rest=5_000)
+
+    def _why_incident(self, incident: StoredIncident) -> str | None:
+        if incident.run is not None:
+            return self.runs.why(incident.run, tenant=incident.tenant).sentence
+        if incident.schedule is not None:
+            at = None if incident.tick is None else from_ms(incident.tick)
+            return self.schedules.why(incident.schedule, at, tenant=incident.tenant).sentence
+        return None
+
     def hurry(self) -> None:
         """End the wait of ``stop`` for running jobs. For handlers of a second signal."""
         self._lifecycle.hurry()
+
+    def _declare(self) -> None:
+        """Declare what the code and the files declare. A node does so when it starts."""
+        self._declarations.declare_tasks(self._tasks)
+        self.alerts.declare()
 
     def declare_tasks(self) -> None:
         """Declare the schedules of decorated tasks. A node does so when it starts."""

@@ -176,6 +176,7 @@ def _as_text(words: str) -> str:
 
 def _as_flags(words: str) -> str:
     """Return a message of the library with its options as flags: catch_up="skip" as --catch-up skip."""
+    words = words.replace("all_tenants=True", "--all-tenants")
     return re.sub(r'\b(catch_up|overlap|by)="(\w+)"', lambda m: f"--{m[1].replace('_', '-')} {m[2]}", words)
 
 

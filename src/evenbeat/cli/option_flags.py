@@ -18,10 +18,12 @@ _TAKES: dict[str, tuple[Any, str]] = {
     "duration": (str, "DURATION"),
     "label": (str, "NAME"),
     "labels": (str, "A,B"),
+    "hosts": (str, "A,B"),
     "tags": (str, "A,B"),
     "priority": (str, "0-9"),
     "text": (str, "TEXT"),
     "url": (str, "URL"),
+    "web_url": (str, "URL"),
 }
 
 

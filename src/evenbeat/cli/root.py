@@ -61,6 +61,10 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.why",
                 "Explain why a schedule ran, or did not run, or why a run is in its state.",
             ),
+            "alerts": Lazy(
+                "evenbeat.cli.commands.alerts",
+                "Say what is announced when jobs fail or do not run; show what is wrong now.",
+            ),
             "account": Lazy(
                 "evenbeat.cli.commands.account",
                 "Show what became of each tick of a schedule: it ran, was skipped, or is missing.",

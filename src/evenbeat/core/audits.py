@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-SubjectKind: TypeAlias = Literal["schedule", "run", "token"]
+SubjectKind: TypeAlias = Literal["schedule", "run", "token", "alert_rule", "alert_channel", "alert_window"]
 AuditAction: TypeAlias = Literal[
     "add",
     "declare",
@@ -24,14 +24,19 @@ AuditAction: TypeAlias = Literal[
     "repair",
     "create",
     "revoke",
+    "mute",
+    "unmute",
+    "test",
 ]
 """The method that made the change. The bulk forms record the method of one item: ``pause_all`` records a
-``pause`` for each schedule. ``repair`` is of ``doctor``; ``create`` and ``revoke`` are about tokens."""
+``pause`` for each schedule. ``repair`` is of ``doctor``; ``create`` and ``revoke`` are about tokens;
+``mute``, ``unmute`` and ``test`` are about alerts."""
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change by hand of a schedule, a run or a token: who made it, when, and what it changed."""
+    """A change by hand of a schedule, a run, a token or an alert rule, channel or window: who made it, when,
+    and what it changed."""
 
     id: str
     """Unique; the ids of later entries sort before those of earlier ones."""
@@ -45,9 +50,10 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The method that made the change: ``pause``, ``update``, ``cancel``."""
     tenant: str
     kind: str
-    """The kind of the subject: ``schedule``, ``run`` or ``token``."""
+    """The kind of the subject: ``schedule``, ``run``, ``token``, ``alert_rule``, ``alert_channel`` or
+    ``alert_window``."""
     subject: str
-    """The name of the schedule, or the id of the run or token."""
+    """The name, or the id of a run or token."""
     before: dict[str, Any]
     """The fields that changed, with their old values; empty if the subject is new."""
     after: dict[str, Any]

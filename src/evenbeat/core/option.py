@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
@@ -13,8 +14,24 @@ from evenbeat.core.durations import read_duration, write_duration
 from evenbeat.errors import InvalidValue, shown
 
 OptionKind: TypeAlias = Literal[
-    "count", "duration", "choice", "label", "labels", "tags", "priority", "text", "url", "flag"
+    "count",
+    "duration",
+    "choice",
+    "label",
+    "labels",
+    "hosts",
+    "tags",
+    "priority",
+    "text",
+    "url",
+    "web_url",
+    "flag",
 ]
+
+
+_LONGEST_URL = 1_000
+_WEB_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_HOST = re.compile(r"[A-Za-z0-9:._-]{1,253}")
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +72,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
             return "none"
         if self.kind == "duration":
             return write_duration(self.default)
-        return ", ".join(self.default) if self.kind == "labels" else str(self.default)
+        return ", ".join(self.default) or "none" if isinstance(self.default, tuple) else str(self.default)
 
 
 def _read_count(option: Option, value: Any) -> int:
@@ -108,6 +125,39 @@ def _read_labels(option: Option, value: Any) -> tuple[str, ...]:
     return labels
 
 
+def _read_hosts(option: Option, value: Any) -> tuple[str, ...]:
+    hosts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else None
+    if hosts is None:
+        raise InvalidValue(
+            f"{option.name} {shown(value)} is not a list of host names",
+            field=option.name,
+            value=value,
+            hint='write ["hooks.internal"]',
+        )
+    for host in hosts:
+        if not (isinstance(host, str) and _HOST.fullmatch(host)):
+            raise InvalidValue(
+                f"{option.name} {shown(host)} is not the name or address of a host",
+                field=option.name,
+                value=host,
+                hint="write it without a scheme, a port or a path: hooks.internal",
+            )
+    return tuple(host.lower() for host in hosts)
+
+
+def _read_web_url(option: Option, value: Any) -> str:
+    check_text(option.name, value, _LONGEST_URL)
+    if not _WEB_URL.fullmatch(value):
+        raise InvalidValue(
+            f"{option.name} {shown(value)} is not the URL of a web site",
+            field=option.name,
+            value=value,
+            hint="write it like https://jobs.example.com",
+        )
+    assert isinstance(value, str)
+    return value.rstrip("/")
+
+
 def _read_tags(option: Option, value: Any) -> str:
     """Return tags as they are kept: sorted, separated by spaces."""
     if isinstance(value, str) or not isinstance(value, Iterable):
@@ -148,15 +198,17 @@ def _read_flag(option: Option, value: Any) -> bool:
     return value
 
 
-_READERS = {
+_READERS: dict[OptionKind, Callable[[Option, Any], Any]] = {
     "count": _read_count,
     "duration": _read_duration,
     "choice": _read_choice,
     "label": _read_label,
     "labels": _read_labels,
+    "hosts": _read_hosts,
     "tags": _read_tags,
     "priority": _read_priority,
     "text": _read_text,
     "url": _read_text,
+    "web_url": _read_web_url,
     "flag": _read_flag,
 }

@@ -237,6 +237,18 @@ NODE: Options = _by_name(
     Option(
         name="retention", kind="duration", default=30 * 86_400_000, help="How long finished runs are kept."
     ),
+    Option(
+        name="public_url",
+        kind="web_url",
+        is_optional=True,
+        help="The URL under which people reach the web app: alerts link to it.",
+    ),
+    Option(
+        name="allow_private_webhooks",
+        kind="hosts",
+        default=(),
+        help="Hosts to which alerts may be sent although their addresses are private: `hooks.internal`.",
+    ),
 )
 
 SETTINGS: Options = {

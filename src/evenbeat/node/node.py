@@ -26,6 +26,7 @@ from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
 from evenbeat.node.rollups import Rollups
 from evenbeat.node.settings import NodeSettings
+from evenbeat.node.signals import Signals
 from evenbeat.node.ticker import Ticker
 from evenbeat.node.worker import Worker
 from evenbeat.observe.capture import start_capture, stop_capture
@@ -111,6 +112,8 @@ class Node:
         ticker: bool = True,
         worker: bool = True,
         name: str | None = None,
+        signals: Signals | None = None,
+        on_hint: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name or node_name()
         self.pid = os.getpid()
@@ -124,19 +127,29 @@ class Node:
         self._worker_loop: Loop | None = None
         self._leases_loop: Loop | None = None
         self._worker: Worker | None = None
+        self._signals = Signals() if signals is None else signals
+        self._on_hint = on_hint
+        """Called when something in the store may have changed."""
         self._hurry = threading.Event()
         self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
         if worker:
             self._add_worker(store, tasks)
         if ticker:
-            step = Ticker(self._store, events, self._wake_worker, name=self.name, counting=self.counting).step
-            self._ticker_loop = self._loop("ticker", step)
+            firing = Ticker(
+                self._store,
+                events,
+                self._wake_worker,
+                name=self.name,
+                counting=self.counting,
+                signals=self._signals,
+            )
+            self._ticker_loop = self._loop("ticker", firing.step)
         self._presence = Presence(
             self._store, self._info(tasks, ticker=ticker, worker=worker), running=lambda: self._running
         )
         self._rollups = Rollups(self._store, self.counting, self.name, ticker=ticker, worker=worker)
-        reaper = Reaper(self._store, events, settings.lease, counting=self.counting)
+        reaper = Reaper(self._store, events, settings.lease, counting=self.counting, signals=self._signals)
         duties: list[Duty] = [self._presence, reaper, Pruner(self._store, settings.retention), self._rollups]
         self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
         self._status_writer = StatusWriter(
@@ -156,6 +169,7 @@ class Node:
             wake=self._wake_worker,
             wake_leases=self._wake_leases,
             counting=self.counting,
+            signals=self._signals,
         )
         self._worker_loop = self._loop("worker", self._worker.step)
         renewer = LeaseRenewer(
@@ -185,13 +199,11 @@ class Node:
     def _loop(
         self, name: str, step: Callable[[int], int | None], max_backoff: float = LONGEST_BACKOFF
     ) -> Loop:
-        loop = Loop(
-            name, step, self._now, self._settings.poll_interval, self._events, max_backoff=max_backoff
-        )
+        loop = Loop(name, step, self.now, self._settings.poll_interval, self._events, max_backoff=max_backoff)
         self._loops.append(loop)
         return loop
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
         """Return the time of the store's clock. Every step begins with this call."""
         self.counting.note_alive()
         self._check_descriptors()
@@ -297,10 +309,10 @@ class Node:
         if self._worker is not None and self._worker_loop is not None and self._worker_loop.join(0):
             # Records the attempts that ended while the loop stopped.
             worker = self._worker
-            self._try(lambda: worker.step(self._now()))
+            self._try(lambda: worker.step(self.now()))
         self._listener.join(_STOP_PATIENCE)
         if self._duties_loop.join(0):
-            self._try(lambda: self._rollups.write(self._now(), is_last=True))
+            self._try(lambda: self._rollups.write(self.now(), is_last=True))
         self._try(self._presence.leave)
         stop_capture()
         self._notify("node_stopped")
@@ -361,6 +373,7 @@ class Node:
                 for loop in (self._ticker_loop, self._worker_loop):
                     if loop is not None:
                         loop.wake()
+                self._on_hint()
 
     def _wake_worker(self) -> None:
         if self._worker_loop is not None:
@@ -372,4 +385,4 @@ class Node:
 
     def _notify(self, kind: EventKind) -> None:
         if self._events:
-            self._try(lambda: self._events.publish(kind, self._now()))
+            self._try(lambda: self._events.publish(kind, self.now()))

@@ -98,6 +98,8 @@ class LiveNode(NamedTuple):
     started_at: Instant | None = None
     seen_at: Instant | None = None
     running: int | None = None
+    expires: Instant | None = None
+    """When its record expires, unless the node writes it again."""
 
     @property
     def taker(self) -> Taker:
@@ -132,6 +134,7 @@ def _node(record: Record) -> LiveNode:
     numbers = slots.items() if isinstance(slots, dict) else ()
     return LiveNode(
         key=record.key,
+        expires=record.expires,
         host=str(fields["host"]) if "host" in fields else None,
         pid=fields["pid"] if isinstance(fields.get("pid"), int) else None,
         tasks=frozenset(map(str, tasks)) if isinstance(tasks, (dict, list)) else None,

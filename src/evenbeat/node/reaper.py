@@ -12,6 +12,7 @@ from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.node.counting import Counting
 from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
@@ -47,7 +48,9 @@ class Reaper:
         new_token: Callable[[], str] = lambda: uuid4().hex,
         clock: Callable[[], float] = steady_clock,
         counting: Counting | None = None,
+        signals: Signals | None = None,
     ) -> None:
+        self._signals = Signals() if signals is None else signals
         self._counting = counting or Counting()
         self._store = store
         self._events = events
@@ -87,9 +90,12 @@ class Reaper:
         if not lost:
             return again
         ends = [attempts.crashed(run, now, self._new_token()) for run in lost]
+        if self._signals:
+            ends = [self._signals.with_end(run, end, now) for run, end in zip(lost, ends, strict=True)]
         answers = list(itertools.chain.from_iterable(settle_in_parts(self._store, ends, "reaper")))
         crashed = [(run, end) for run, end, accepted in zip(lost, ends, answers, strict=True) if accepted]
         self._counting.count_taken_over(crashed, now)
+        self._signals.note_written()
         for run, accepted in zip(lost, answers, strict=True):
             if not accepted:
                 continue  # its worker sent a heartbeat in between, or another node was faster

@@ -24,6 +24,8 @@ class NodeOptions(TypedDict, total=False):
     poll_interval: Duration
     drain_timeout: Duration
     retention: Duration
+    public_url: str | None
+    allow_private_webhooks: Iterable[str]
 
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_interval: int = NODE["poll_interval"].default
     drain_timeout: int = NODE["drain_timeout"].default
     retention: int = NODE["retention"].default
+    public_url: str | None = NODE["public_url"].default
+    allow_private_webhooks: tuple[str, ...] = NODE["allow_private_webhooks"].default
 
 
 def read_node_settings(options: Mapping[str, Any]) -> NodeSettings:

@@ -18,6 +18,7 @@ from evenbeat.node.attempt_ends import AttemptEnd, decide_end
 from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
 from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.signals import Signals
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
@@ -57,8 +58,10 @@ class Worker:
         clock: Callable[[], float] = steady_clock,
         new_token: Callable[[], str] = lambda: uuid4().hex,
         counting: Counting | None = None,
+        signals: Signals | None = None,
     ) -> None:
         self._store = store
+        self._signals = Signals() if signals is None else signals
         self._counting = counting or Counting()
         self._tasks = tasks
         self._events = events
@@ -267,6 +270,10 @@ class Worker:
             self._notify(attempt, "lost", now)
             return None
         end = decide_end(attempt, outcome, now)
+        if self._signals:
+            seconds = _duration(attempt)
+            took = None if seconds is None else int(seconds * 1000)
+            end = end._replace(transition=self._signals.with_end(attempt.run, end.transition, now, took))
         if end.error is not None and outcome.kind in ("raised", "unfit"):
             end = end._replace(exception=attempt.exception)
         # Its traceback refers to all local variables of the function: keep it until it is reported, not
@@ -277,6 +284,7 @@ class Worker:
     def _after_recording(self, ends: list[AttemptEnd], answers: list[bool], now: Instant) -> None:
         """Release the attempts, report their ends, and wake other workers for runs that went back."""
         self._counting.count_ended(ends, answers, now)
+        self._signals.note_written()
         for end, accepted in zip(ends, answers, strict=True):
             self.held.pop(end.attempt.key, None)
             late = end._replace(kind="lost", error="the result came too late", exception=None)

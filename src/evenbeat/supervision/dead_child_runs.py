@@ -17,6 +17,7 @@ from evenbeat.core.records import RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.counting import Counting
 from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.signals import Signals, stored_rules
 from evenbeat.observe.logs import run_fields
 from evenbeat.processes.begun import Snapshot
 from evenbeat.rules import attempts
@@ -99,9 +100,12 @@ class HandBack:
         store = self._app.store
         runs = running_runs(store, dead.name)
         now = store.now()
+        # Read for each child that has ended: these are few, and the supervisor evaluates no rules.
+        signals = Signals(stored_rules(store) if runs else ())
         for at in range(0, len(runs), BATCH):
             batch = runs[at : at + BATCH]
-            transitions = [dead.transition(run, now) for run in batch]
+            ends = [(run, dead.transition(run, now)) for run in batch]
+            transitions = [signals.with_end(run, end, now) for run, end in ends]
             answers = itertools.chain.from_iterable(settle_in_parts(store, transitions, "supervisor"))
             for run, transition, accepted in zip(batch, transitions, answers, strict=True):
                 if accepted:

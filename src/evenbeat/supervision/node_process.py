@@ -22,6 +22,7 @@ import msgspec
 
 from evenbeat.app.loading import load_app
 from evenbeat.app.scheduler import Scheduler
+from evenbeat.config import DeclaredAlert
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.executors.base import Attempt, describe
 from evenbeat.node.node import Node
@@ -47,6 +48,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ticker: bool = True
     worker: bool = True
     options: dict[str, Any] = {}
+    alerts: tuple[DeclaredAlert, ...] = ()
+    """The alert channels and rules that files declare."""
     beat: float = 1.0
     """Seconds between two ``Alive`` messages."""
     stuck: float = 30.0
@@ -130,6 +133,7 @@ class NodeProcess:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, self._on_signal)
             forks.restore_signals({signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler})
+            app.alerts.declare_config(self._begin.alerts)
             options = self._begin.options
             app.start(ticker=self._begin.ticker, worker=self._begin.worker, name=self._begin.name, **options)
         except Exception as error:

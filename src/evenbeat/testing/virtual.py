@@ -88,6 +88,7 @@ class VirtualScheduler:
         self.task = app.task
         self.runs = app.runs
         self.audit = app.audit
+        self.alerts = app.alerts
         self.tokens = app.tokens
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
@@ -112,6 +113,7 @@ class VirtualScheduler:
         self._travelling = False
         self._upcoming: Instant | None = None
         self._declare()
+        app.alerts.declare()
         store.while_waiting = self._wait
 
     @property

@@ -270,13 +270,14 @@ def _if_revision(request: Request, found: Endpoint) -> int | None:
         return None
     revision = text.strip().strip('"')
     if not (revision.isascii() and revision.isdigit() and len(revision) < 16):
+        word = found.group.removesuffix("s")
         raise Refused(
             HTTPStatus.PRECONDITION_FAILED,
-            "schedule-changed",
-            "the schedule does not have that ETag",
+            f"{word}-changed",
+            f"the {word} does not have that ETag",
             field="If-Match",
             value=text,
-            hint="send the ETag of the schedule as you last read it",
+            hint=f"send the ETag of the {word} as you last read it",
         )
     return int(revision)
 

@@ -11,6 +11,7 @@ from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.api import starlette_app
 from evenbeat.web.endpoints import (
     about,
+    alerts,
     audit,
     doctor,
     events,
@@ -25,7 +26,7 @@ from evenbeat.web.health import health_routes
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, metrics, doctor, audit, events, tokens, about)
+ENDPOINTS = (schedules, runs, why, figures, alerts, metrics, doctor, audit, events, tokens, about)
 """The modules whose endpoints are served."""
 
 
@@ -56,6 +57,8 @@ def web_app(
     proxies: Iterable[str] = (),
     open_metrics: bool = False,
     metrics_schedules: int = MOST_SCHEDULES,
+    public_url: str | None = None,
+    allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebApp:
     """Return the API of a scheduler as an ASGI app, to be mounted under any path.
 
@@ -63,6 +66,9 @@ def web_app(
     own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For is believed. Without
     ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address. With
     ``open_metrics``, ``GET /metrics`` needs no token; ``metrics_schedules`` is the bound of ``app.metrics``.
+
+    ``public_url`` and ``allow_private_webhooks`` override the options of the scheduler for alerts that this
+    process sends.
     """
     settings = read_settings(
         needs_token=needs_token,
@@ -70,5 +76,7 @@ def web_app(
         proxies=proxies,
         open_metrics=open_metrics,
         metrics_schedules=metrics_schedules,
+        public_url=public_url,
+        allow_private_webhooks=allow_private_webhooks,
     )
     return WebApp(app, settings)

@@ -42,7 +42,7 @@ class Call(NamedTuple, Generic[Q, B]):
     query: Q
     body: B
     if_revision: int | None
-    """The revision of the schedule that If-Match names; None if there is none."""
+    """The revision that If-Match names; None if there is none."""
     idempotency_key: str | None
     last_event_id: str | None = None
     accept: str = ""

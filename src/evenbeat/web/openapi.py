@@ -19,7 +19,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "type": "string",
         "pattern": NAME_PATTERN,
         "maxLength": 128,
-        "description": "A schedule's name.",
+        "description": "The name of a schedule, or of an alert rule, channel or window.",
     },
     "id": {
         "type": "string",
@@ -33,7 +33,7 @@ _IF_MATCH = {
     "name": "If-Match",
     "in": "header",
     "required": False,
-    "description": "The ETag of the schedule as you last read it: 412 if it has changed since.",
+    "description": "The ETag as you last read it: 412 if there was a change since.",
     "schema": {"type": "string"},
 }
 _IDEMPOTENCY = {

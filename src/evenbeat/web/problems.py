@@ -8,7 +8,11 @@ from http import HTTPStatus
 import msgspec
 
 from evenbeat.errors import (
+    AlertChanged,
+    AlertExists,
+    AlertNotFound,
     AppImportError,
+    ChannelInUse,
     DamagedSchedule,
     EvenbeatError,
     InvalidTrigger,
@@ -88,6 +92,10 @@ _STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
     (ScheduleNotFound, HTTPStatus.NOT_FOUND),
     (RunNotFound, HTTPStatus.NOT_FOUND),
     (TokenNotFound, HTTPStatus.NOT_FOUND),
+    (AlertNotFound, HTTPStatus.NOT_FOUND),
+    (AlertExists, HTTPStatus.CONFLICT),
+    (ChannelInUse, HTTPStatus.CONFLICT),
+    (AlertChanged, HTTPStatus.PRECONDITION_FAILED),
     (ScheduleExists, HTTPStatus.CONFLICT),
     (RunExists, HTTPStatus.CONFLICT),
     (RunRefused, HTTPStatus.CONFLICT),
@@ -128,6 +136,8 @@ def refusal(error: EvenbeatError) -> Refused:
         problem = f"schedule {shown(error.name)} of tenant {shown(error.tenant)} exists already"
         hint = "PATCH its path to change it, or choose another name"
         return Refused(status, kind, problem, field="name", value=error.name, hint=hint)
+    if isinstance(error, AlertExists):
+        return Refused(status, kind, str(error), field="name", value=error.name)
     if isinstance(error, OUTAGES):
         # The reason may name hosts, users and files, and the sender may not have shown a token yet.
         return Refused(

@@ -157,7 +157,8 @@ class WebServer:
         self._server.force_exit = True
 
     def start(self) -> None:
-        """Serve in a thread, until ``stop``."""
+        """Serve in a thread, until ``stop``. Alert rules are evaluated from now on, before any request."""
+        self._web.state.watch_alerts()
         # Signals belong to the main thread's program.
         thread = threading.Thread(target=self._serve, name="evenbeat-web", daemon=True)
         self._thread = thread

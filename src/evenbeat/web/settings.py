@@ -11,6 +11,7 @@ import msgspec
 from evenbeat.app.metrics import MOST_SCHEDULES
 from evenbeat.core.options import SETTINGS
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.node.settings import NodeOptions, read_node_settings
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -32,6 +33,8 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ``GET /metrics`` needs no token."""
     metrics_schedules: int = MOST_SCHEDULES
     """How many schedules have metrics of their own; with more schedules, none has."""
+    alert_options: NodeOptions = {}
+    """Options of the process that sends alerts, which override those of the scheduler."""
 
     def accepts_host(self, host: str) -> bool:
         """Return whether the whole value of a Host header is an accepted one."""
@@ -52,6 +55,8 @@ def read_settings(
     proxies: Iterable[str] = (),
     open_metrics: bool = False,
     metrics_schedules: int = MOST_SCHEDULES,
+    public_url: str | None = None,
+    allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebSettings:
     """Return the settings from texts that a user gave."""
     names = tuple(name.strip().lower() for name in hosts)
@@ -63,12 +68,19 @@ def read_settings(
                 value=name,
                 hint="write it as browsers send it, with its port: jobs.example.com or 10.0.0.5:8787",
             )
+    alerts: NodeOptions = {}
+    if public_url is not None:
+        alerts["public_url"] = public_url
+    if allow_private_webhooks is not None:
+        alerts["allow_private_webhooks"] = tuple(allow_private_webhooks)
+    read_node_settings(alerts)
     return WebSettings(
         needs_token=needs_token,
         hosts=names,
         proxies=tuple(map(_network, proxies)),
         open_metrics=open_metrics,
         metrics_schedules=SETTINGS["metrics_schedules"].read(metrics_schedules),
+        alert_options=alerts,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from evenbeat.alerts.service import AlertService
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.access import Gate
 from evenbeat.web.catalogue import Catalogue, late_keys
@@ -32,6 +33,7 @@ class WebState:
         self.outages = OutageLog()
         self._catalogue = Catalogue()
         self._watch: ChangeWatch | None = None
+        self._alerts: AlertService | None = None
         self._starting = threading.Lock()
         self._document: dict[str, Any] | None = None
 
@@ -41,6 +43,16 @@ class WebState:
             if self._watch is None:
                 self._watch = ChangeWatch(self.app.store, self._catalogue, self.hub)
                 self._watch.start()
+        self.watch_alerts()
+
+    def watch_alerts(self) -> None:
+        """Start to evaluate alert rules, if this was not done before: somebody has to report schedules that
+        are late because no node is alive."""
+        with self._starting:
+            if self._alerts is None:
+                self._alerts = self.app.alert_service(**self.settings.alert_options)
+                # Opens the store in the thread, which retries while the store is unavailable.
+                self._alerts.start(lambda: self.app.store.now())
 
     def search(self, query: CatalogueQuery) -> CataloguePage:
         """Return the keys of a page of schedules, as they were a second or two ago."""
@@ -61,9 +73,11 @@ class WebState:
         return self._document
 
     def close(self) -> None:
-        """End the streams, and stop watching the store."""
+        """End the streams, and stop watching the store and evaluating alert rules."""
         self.hub.close()
         with self._starting:
             watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.stop()
+            alerts, self._alerts = self._alerts, None
+        for service in (watch, alerts):
+            if service is not None:
+                service.stop()

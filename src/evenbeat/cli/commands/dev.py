@@ -10,15 +10,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from evenbeat.cli.failures import ExitCode, Failed
+from evenbeat.cli.option_flags import setting_flags
 
 if TYPE_CHECKING:
     from evenbeat.app.scheduler import Scheduler
     from evenbeat.config import Settings
+    from evenbeat.node.settings import NodeOptions
     from evenbeat.web.serving import WebServer
 
 _LOOK_EVERY = 0.4
@@ -26,16 +28,18 @@ _LOOK_EVERY = 0.4
 _MOST_FILES = 2_000
 # How long running jobs may take to end after a change: the editor waits for the restart.
 _DRAIN = "3s"
+_ALERTS = ("public_url", "allow_private_webhooks")
 
 
 @click.command("dev")
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-reload", is_flag=True, help="Don't restart the app when a file changes.")
 @click.option("--no-web", is_flag=True, help="Don't serve the REST API.")
+@setting_flags(*_ALERTS)
 @click.option(
     "--once", type=int, hidden=True, help="The descriptor that is closed when the watching process ends."
 )
-def command(app: str | None, no_reload: bool, no_web: bool, once: int | None) -> None:
+def command(app: str | None, no_reload: bool, no_web: bool, once: int | None, **flags: Any) -> None:
     """Run an app here, and restart it when its files change.
 
     APP is a file (app.py) or a module, with the name of the scheduler in it (shop.jobs:app); the setting
@@ -47,7 +51,7 @@ def command(app: str | None, no_reload: bool, no_web: bool, once: int | None) ->
     """
     from evenbeat.cli.store_input import settings_here
 
-    settings = settings_here(app=app)
+    settings = settings_here(app=app, **flags)
     target = settings["app"]
     if target is not None and target.partition(":")[0].endswith(".py"):
         file = Path(target.partition(":")[0]).expanduser()
@@ -67,7 +71,8 @@ def command(app: str | None, no_reload: bool, no_web: bool, once: int | None) ->
         raise Failed(
             "restarting an app needs process groups, which this system does not have", "add --no-reload"
         )
-    raise SystemExit(_Watch(target, no_web).until_stopped())
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None]
+    raise SystemExit(_Watch(target, [*(["--no-web"] if no_web else []), *words]).until_stopped())
 
 
 def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> int:
@@ -80,6 +85,7 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
 
     app = load_app(target)
     warn_of_other_store(settings, app)
+    alert_options = cast("NodeOptions", {name: settings[name] for name in _ALERTS if settings.is_set(name)})
     with LiveOutput(app) as live:
         tasks = ", ".join(sorted(task.name for task in app.tasks))
         live.write(f"Evenbeat runs {target} on {app.url}", "bold")
@@ -87,7 +93,8 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
         for warning in worker_warnings(app.tasks, app.node_settings()) if tasks else ():
             live.write(f"warning: {warning}", "yellow")
         server = _started_web(app, settings, live.write) if with_web else None
-        app.start()
+        app.alerts.declare_config(settings.alerts)
+        app.start(**alert_options)
         try:
             until_signalled(app.hurry)
         finally:
@@ -106,7 +113,9 @@ def _started_web(app: Scheduler, settings: Settings, write: Callable[[str], None
     except ModuleNotFoundError as error:
         write(f"no REST API: {error.name} is not installed (pip install 'evenbeat[web]')")
         return None
-    web = web_app(app, needs_token=False)
+    web = web_app(
+        app, needs_token=False, **{name: settings[name] for name in _ALERTS if settings.is_set(name)}
+    )
     host, port = settings["web_host"], settings["web_port"]
     check_bind(host, web.state.settings)
     try:
@@ -122,9 +131,9 @@ def _started_web(app: Scheduler, settings: Settings, write: Callable[[str], None
 class _Watch:
     """Runs the app in a process of its own, and restarts that after each change."""
 
-    def __init__(self, target: str, no_web: bool) -> None:
+    def __init__(self, target: str, options: list[str]) -> None:
         self._target = target
-        self._options = ["--no-web"] if no_web else []
+        self._options = options
         self._folder = _folder_of(target)
         self._signals: list[int] = []
         # Nothing is ever written: the app's end of the pipe reads an end of file when this process is gone.

@@ -67,11 +67,13 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, web: bool, **flag
         ticker=not no_ticker,
         worker=not no_worker,
         options=dict(node_options(settings)),
+        alerts=settings.alerts,
         log_format=form,
         log_level=level,
     )
     loaded = load_app(target)
     warn_of_other_store(settings, loaded)
+    loaded.alerts.declare_config(settings.alerts)  # refuses wrong values; the nodes write it
     log = logging.getLogger("evenbeat.cli")
     log.info("running", extra={"app": target, "store": loaded.url})
     if begin.worker:
@@ -93,11 +95,15 @@ def _with_web(supervisor: Supervisor, target: str, settings: Settings) -> int:
     """Run the supervisor, and beside it a process that serves the API with the same settings."""
     from evenbeat.supervision.web_process import WebProcess
 
-    names = (*_WEB, "log_format", "log_level")
-    given = [f"--{name.replace('_', '-')}={settings[name]}" for name in names if settings.is_set(name)]
+    names = (*_WEB, "public_url", "allow_private_webhooks", "log_format", "log_level")
+    given = [f"--{name.replace('_', '-')}={_flag(settings[name])}" for name in names if settings.is_set(name)]
     api = WebProcess([target, *given])
     api.start()
     try:
         return supervisor.run()
     finally:
         api.stop()
+
+
+def _flag(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -190,7 +190,13 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
         for document in session.aggregate(
             "count queues", RUNS, [{"$match": where}, grouped], hint=index.name
         ):
-            found.append(QueueCounts(queue=str(document.pop("_id")), **document))
+            # The server sends some numbers as Int64, which msgspec cannot encode.
+            counts: dict[str, Any] = {
+                name: None if value is None else int(value)
+                for name, value in document.items()
+                if name != "_id"
+            }
+            found.append(QueueCounts(queue=str(document["_id"]), **counts))
     return added_up(found)
 
 

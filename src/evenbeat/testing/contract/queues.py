@@ -87,6 +87,8 @@ class QueueContract(Contract):
         store.add_runs([run(f"r{at:04}", run_at=clock.now) for at in range(1_203)])
         (counts,) = store.count_queues(clock.now, clock.now)
         assert (counts.due, counts.came_due, counts.oldest_due) == (1_203, 1_203, clock.now)
+        # Plain numbers, not those of a driver.
+        assert {type(number) for number in (counts.due, counts.came_due, counts.oldest_due)} == {int}
 
     def test_runs_that_wait_for_their_next_attempt_can_be_asked_for(
         self, store: Store, clock: VirtualClock

@@ -40,13 +40,14 @@ def list_audit(call: Call[AuditQuery, Any]) -> object:
     bounded number of them at a time.
     """
     page = call.app.audit.page(**shapes.given(call.query) | call.tenants)
-    # Tokens for all tenants are recorded with the default tenant, and are not its business.
+    # What is for all tenants is recorded with the default tenant, and is not its business.
     shown = [entry for entry in page.entries if call.principal.tenant is None or not _is_of_store(entry)]
     return {"items": list(map(shapes.entry_body, shown)), "cursor": page.cursor}
 
 
 def _is_of_store(entry: AuditEntry) -> bool:
-    return entry.kind == "token" and (entry.after or entry.before).get("tenant") is None
+    facts = entry.after or entry.before
+    return facts.get("tenant") is None if entry.kind == "token" else facts.get("all_tenants") is True
 
 
 class HistoryQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,1 @@
+"""Channels: how an announcement is sent."""

@@ -1,0 +1,1 @@
+"""``app.alerts``: the rules, channels and maintenance windows of alerts, and what became of them."""
