@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from evenbeat.core.results import (
         BulkResult,
+        ChangedItem,
         LogLine,
         QueueStats,
         RefusedItem,
@@ -95,6 +96,7 @@ __all__ = [
     "BulkResult",
     "Call",
     "ChannelInUse",
+    "ChangedItem",
     "Cron",
     "DamagedSchedule",
     "Delivery",
@@ -201,6 +203,7 @@ _MODULES = {
     ),
     "evenbeat.core.results": (
         "BulkResult",
+        "ChangedItem",
         "LogLine",
         "QueueStats",
         "RefusedItem",

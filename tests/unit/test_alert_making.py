@@ -165,9 +165,10 @@ def test_each_kind_is_sent_and_its_repr_has_no_secret(kind: ChannelKind) -> None
             "sentry": f"http://{MARK}@127.0.0.1:{server.port}/42",
             "healthchecks": f"{server.url}/{MARK}/{{schedule}}",
         }[kind]
-        channel = make_channel(StoredChannel(kind=kind, url=url), {}, LOCAL)
+        stored = StoredChannel(kind=kind, url=url, secret=MARK * 2)
+        channel = make_channel(stored, {}, LOCAL)
         channel.send(MESSAGE)
     [request] = server.requests
-    assert MARK not in repr(channel)
+    assert MARK not in f"{channel!r} {stored!r} {stored}"
     run = json.dumps(MESSAGE.run)[1:-1]
     assert kind in ("apprise", "sentry") or run in request.body.decode() or "rid=" in request.path

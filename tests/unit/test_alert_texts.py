@@ -218,7 +218,7 @@ def test_a_test_says_that_it_is_one() -> None:
         "Test of channel: ops\n"
         'This is a test: alerts on the channel "ops" arrive here.\n'
         "Sent: Mon 2026-03-02 02:00 UTC\n"
-        "Nothing has failed, and there is nothing to do."
+        "Nothing is wrong."
     )
 
 

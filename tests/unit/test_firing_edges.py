@@ -449,6 +449,13 @@ def test_a_node_that_can_not_plan_a_schedule_defers_it_for_a_minute(
     assert planned == Planned(schedule(wake_at=T + 60_000), deferred=reason)
 
 
+def test_a_node_that_runs_out_of_memory_while_it_completes_a_plan_defers_the_schedule() -> None:
+    def complete(_: Planned) -> Planned:
+        raise MemoryError
+
+    assert plan_or_defer(schedule(), T, complete=complete).deferred == "MemoryError()"
+
+
 def test_an_error_of_the_row_is_raised() -> None:
     with pytest.raises(Exception, match="now and then"):
         plan_or_defer(schedule(trigger="every now and then"), T)

@@ -138,7 +138,7 @@ def test_message(channel: str, delivery: str, at: Instant) -> Message:
         lines=(
             f'This is a test: alerts on the channel "{name}" arrive here.',
             f"Sent: {_time(at)}",
-            "Nothing has failed, and there is nothing to do.",
+            "Nothing is wrong.",
         ),
         at=_moment(at),
         link=None,

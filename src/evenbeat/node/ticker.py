@@ -72,11 +72,13 @@ class Ticker:
         try:
             done = self._store.fire_due(now, BATCH, self._plan)
         except Exception as error:
+            self._counting.count("lock_failures", "schedules", "error")
             self._report_failure(error)
             raise
         self._unsure = False
         self._failures = 0
         self._counting.count_fired(done.planned, now)
+        self._counting.count("duplicates", "tick", number=len(done.lost))
         self._signals.note_written()
         self._report_others(done, now)
         if was_unsure or any(planned.runs or planned.cancels for planned in done.planned):
@@ -97,23 +99,26 @@ class Ticker:
             return now  # the schedules of these runs have woken up
         if not done.planned and done.next_wake is not None and done.next_wake <= now:
             # Another node holds what is due.
+            self._counting.count("lock_failures", "schedules", "held")
             return now + _RETRY_FIRE
         return done.next_wake
 
     def _plan(self, schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
         self._planning.append(schedule.key)
         times = self._deferrals.get(schedule.key, 0)
-        planned = plan_or_defer(
-            schedule, now, active, _SHORT_DEFERRAL if times < _SHORT_DEFERRALS else DEFERRED
-        )
+        defer_by = _SHORT_DEFERRAL if times < _SHORT_DEFERRALS else DEFERRED
+        planned = plan_or_defer(schedule, now, active, defer_by, self._complete)
         if planned.deferred:
             self._deferrals[schedule.key] = times + 1
         elif times:
             del self._deferrals[schedule.key]
-        if self._signals and planned.skipped:
-            planned = self._signals.with_missed(planned)
+        return planned
+
+    def _complete(self, planned: Planned) -> Planned:
+        """Return the plan with the node's name in its runs, and with the signals that alert rules ask for."""
         # This costs 0.5 us per run.
-        return planned._replace(runs=tuple(replace(run, fired_by=self._name) for run in planned.runs))
+        planned = planned._replace(runs=tuple(replace(run, fired_by=self._name) for run in planned.runs))
+        return self._signals.with_missed(planned) if self._signals and planned.skipped else planned
 
     def _note_deferred(self, schedule: ScheduleRecord, reason: str, now: Instant) -> None:
         """Log the reason, and write a note for ``doctor``, which expires unless it is written again."""

@@ -68,6 +68,10 @@ class StoredChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     created_at: Instant = 0
     updated_at: Instant = 0
 
+    def __repr__(self) -> str:
+        # A traceback, or a log of one, must not have the secrets.
+        return f"StoredChannel(kind={self.kind!r}, revision={self.revision})"
+
 
 class StoredWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a maintenance window."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -81,15 +82,21 @@ def plan(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()
 
 
 def plan_or_defer(
-    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (), defer_by: int = DEFERRED
+    schedule: ScheduleRecord,
+    now: Instant,
+    active: tuple[Active, ...] = (),
+    defer_by: int = DEFERRED,
+    complete: Callable[[Planned], Planned] = lambda planned: planned,
 ) -> Planned:
     """Plan a schedule, or defer it by ``defer_by`` ms if this machine lacks something that the plan needs.
+
+    ``complete`` adds to the plan what only the node knows.
 
     Raises only if the row itself is bad: a node that is out of file descriptors or memory, or that has older
     time-zone data, must not quarantine a healthy schedule.
     """
     try:
-        return plan(schedule, now, active)
+        return complete(plan(schedule, now, active))
     except _MACHINE_ERRORS as error:
         # A path in the error may contain characters that no database accepts.
         reason = (str(error) or repr(error))[:_LONGEST_REASON].encode(errors="replace").decode()

@@ -8,12 +8,12 @@ from typing import TypeAlias, TypedDict, Unpack
 from msgspec.structs import replace
 
 from evenbeat.alerts.channels.making import check_channel, shown_address
+from evenbeat.alerts.texts import test_message
 from evenbeat.app.alerts.named import Found, NamedRecords, owner_from
 from evenbeat.app.alerts.reports import delivery_view
 from evenbeat.app.session import AppSession
-from evenbeat.core.alerts import AlertChannel, ChannelKind, Delivery, Message
+from evenbeat.core.alerts import AlertChannel, ChannelKind, Delivery
 from evenbeat.core.awaitable import twin
-from evenbeat.core.instants import from_ms
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.errors import ChannelInUse
@@ -149,19 +149,7 @@ class AlertChannels:
         store = self._session.store()
         now = store.now()
         key = delivery_id(secrets.token_hex(8), "test", name, now)
-        whose = "all tenants" if owner is None else f"tenant {owner}"
-        message = Message(
-            id=key,
-            announcement="test",
-            title=f"Test of the alert channel {name}",
-            lines=(
-                f"Somebody tests the alert channel {name} of {whose}: alerts arrive here.",
-                "Nothing is wrong.",
-            ),
-            at=from_ms(now),
-            link=None,
-            tenant=owner,
-        )
+        message = replace(test_message(name, key, now), tenant=owner)
         body = StoredDelivery(
             message=message, channel=name, scope=ALL if owner is None else OWN, created_at=now, next_at=now
         )
