@@ -64,13 +64,13 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def test_without_rules_it_sends_two_small_queries_a_minute(bench: Bench) -> None:
+def test_without_rules_it_sends_two_small_queries_in_five_minutes(bench: Bench) -> None:
     bench.step()
     bench.store.take()
     for _ in range(10):
         assert bench.step() == REST
         assert bench.store.take() == 0
-    bench.clock.advance("1m")
+    bench.clock.advance("5m")
     assert bench.step() == REST
     assert bench.store.calls == {"find_records": 2}
 
@@ -118,7 +118,7 @@ def test_deliveries_that_wait_are_sent_though_no_rule_is_left(bench: Bench) -> N
     bench.receiver.failures = [DeliveryFailed("503")]
     bench.step()
     assert bench.store.delete_record("alert_rule", "default", "own/r", 1)
-    for _ in range(14):
+    for _ in range(61):
         bench.clock.advance("5s")
         bench.step()
     assert bench.receiver.kinds == ["opened"]
