@@ -21,6 +21,7 @@ from bench import (
     execution,
     firing,
     forecast,
+    metrics,
     operations,
     planning,
     punctuality,
@@ -57,6 +58,7 @@ SUITES = {
     "servers_rest": servers_rest.run,
     "documents": documents.run,
     "web": web.run,
+    "metrics": metrics.run,
 }
 PLOTS = (burst.PLOT, servers_execution.PLOT)
 ROOT = Path(__file__).parent.parent

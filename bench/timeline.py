@@ -1,4 +1,4 @@
-"""The timeline: the figures that its specification asks for (R53, R54), from arrays."""
+"""The timeline: the figures that its specification asks for, from arrays."""
 
 from __future__ import annotations
 

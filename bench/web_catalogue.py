@@ -58,11 +58,11 @@ def run() -> list[Row]:
     return rows
 
 
-def fill(store: Store, count: int) -> None:
-    """Add schedules of ten tenants, with texts like those of users."""
+def fill(store: Store, count: int, *, first: int = 0) -> None:
+    """Add schedules of ten tenants, with texts like those of users; ``first`` is the number of the first."""
     now = store.now()
-    for start in range(0, count, _BATCH):
-        wanted = [_schedule(number) for number in range(start, min(start + _BATCH, count))]
+    for start in range(first, first + count, _BATCH):
+        wanted = [_schedule(number) for number in range(start, min(start + _BATCH, first + count))]
         rows = [changes.create(schedule, now).schedule for schedule in wanted]
         # Long ago: a refresh reads the changes of the last minute again.
         store.put_schedules([Write(Planned(replace(row, updated_at=now - _HOUR)), None) for row in rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -37,13 +38,13 @@ def server_url(name: str) -> str:
 @pytest.fixture(autouse=True)
 def log_settings() -> Iterator[None]:
     """What a test, or a command that it calls, does to logging ends with it."""
-    hook = threading.excepthook
+    hooks = threading.excepthook, sys.unraisablehook
     loggers = [logging.getLogger(name) for name in (None, "evenbeat", "evenbeat.node.worker")]
     before = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, before, strict=True):
         logger.setLevel(level)
-    threading.excepthook = hook
+    threading.excepthook, sys.unraisablehook = hooks
 
 
 @pytest.fixture

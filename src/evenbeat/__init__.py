@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from evenbeat.core.results import (
         BulkResult,
+        ChangedItem,
         LogLine,
         QueueStats,
         RefusedItem,
@@ -84,6 +85,7 @@ __all__ = [
     "AuditPage",
     "BulkResult",
     "Call",
+    "ChangedItem",
     "Cron",
     "DamagedSchedule",
     "DocumentLockLost",
@@ -186,6 +188,7 @@ _MODULES = {
     ),
     "evenbeat.core.results": (
         "BulkResult",
+        "ChangedItem",
         "LogLine",
         "QueueStats",
         "RefusedItem",

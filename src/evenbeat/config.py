@@ -1,4 +1,5 @@
-"""Settings: a flag overrides a variable, that evenbeat.toml, that [tool.evenbeat] of pyproject.toml.
+"""Settings. A flag overrides a variable, a variable overrides evenbeat.toml, and evenbeat.toml overrides
+[tool.evenbeat] of pyproject.toml.
 
 The files may also declare alert channels and rules, in the tables alerts.channels.NAME and alerts.rules.NAME.
 

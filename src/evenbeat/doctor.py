@@ -438,6 +438,8 @@ def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
 
 def _node_facts(node: LiveNode) -> dict[str, Any]:
     facts = node._asdict() | {"tasks": sorted(node.tasks or ()), "slots": dict(node.slots)}
+    for name in ("started_at", "seen_at"):
+        facts[name] = None if facts[name] is None else write_instant(facts[name])
     del facts["kinds"]
     return facts
 

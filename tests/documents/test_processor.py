@@ -845,7 +845,7 @@ def test_a_handler_whose_lock_is_lost_is_cancelled_or_finds_out(
         begun.set()
         while not cancelled.wait(0.001):
             try:
-                document.check()
+                document.raise_if_lost()
             except DocumentLockLost:
                 cancelled.set()
                 raise

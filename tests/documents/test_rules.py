@@ -39,7 +39,7 @@ def success(due: int, now: int, policy: Policy = PLAIN, **fields: Any) -> Dispos
     return after_success(plan(due, **fields), now, policy)
 
 
-# One-time, deferred, removed (R1, R7)
+# One-time, deferred, removed
 
 
 def test_a_one_time_document_is_done() -> None:
@@ -60,7 +60,7 @@ def test_a_recurring_document_is_removed_after_its_last_tick_only() -> None:
     assert success(START + HOUR, START + HOUR + 5, **fields) == REMOVE
 
 
-# Recurring (R1, R8)
+# Recurring
 
 
 @pytest.mark.parametrize(

@@ -482,7 +482,7 @@ def test_the_renewal_of_a_lock_that_another_worker_took_over_loses_it() -> None:
     bench.step()
     assert bench.document("a").is_lost
     with pytest.raises(DocumentLockLost):
-        bench.document("a").check()
+        bench.document("a").raise_if_lost()
     assert [held.id for held in bench.interrupted] == ["a"]
     bench.end("a", DocumentLockLost("a"))
     bench.store.calls.clear()

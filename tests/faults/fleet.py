@@ -73,7 +73,7 @@ class Fleet:
     def signal(self, number: int, what: signal.Signals) -> None:
         self.alive[number].send_signal(what)
 
-    def bury(self) -> int:
+    def reap(self) -> int:
         """Forget the nodes that died by themselves, at a failpoint; return how many."""
         dead = [number for number, process in self.alive.items() if process.poll() is not None]
         for number in dead:

@@ -64,6 +64,13 @@ def first_exits(run: RunContext) -> None:
 
 
 @app.task
+def first_dies_in_a_line(run: RunContext) -> None:
+    if begin(run) == 1:
+        os.write(2, b'{"msg": "half a li')
+        os._exit(7)
+
+
+@app.task
 def first_closes_files(run: RunContext) -> None:
     if begin(run) == 1:
         os.closerange(3, 4096)

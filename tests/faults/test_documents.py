@@ -29,8 +29,6 @@ ROOT = Path(__file__).parents[2]
 ONCE, RECURRING, PARTS = 600, 5, 12
 LOCK = 1.0
 PATIENCE = 100.0
-# Processes of a loaded machine take their time.
-pytestmark = pytest.mark.timeout(400)
 CUTS: tuple[Mode, ...] = ("lose replies", "refuse", "blackhole", "delay")
 
 

@@ -42,9 +42,6 @@ QUICK = [scene for scene in all_scenes() if scene.quick]
 PLAYS = [played(scene, store) for store in STORES for scene in QUICK if store in scene.stores]
 MUTANTS = [played(mutant, store) for store in STORES for mutant in all_mutants() if store in mutant.quick]
 
-# Fleets on a busy machine take long.
-pytestmark = pytest.mark.timeout(400)
-
 MakeGround: TypeAlias = Callable[[str, Scene | Mutant | None], Ground]
 
 

@@ -30,9 +30,6 @@ APP = str(Path(supervised_jobs.__file__).resolve())
 PATIENCE = 180.0
 LONG = "10m"
 
-# Processes of a loaded machine take their time.
-pytestmark = pytest.mark.timeout(400)
-
 # As evenbeat run, and what it waits for is shorter.
 IMPATIENT = """
 import sys
@@ -209,6 +206,18 @@ def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervi
         assert (supervised.begun(name), other.crashes) == ((2, 1) if died else (1, 0)), name
     assert supervised.stop() == 0
     supervised.check_ticks()
+
+
+def test_the_end_of_a_process_that_dies_in_the_middle_of_a_log_line_is_a_line_of_its_own(
+    supervised: Supervised,
+) -> None:
+    supervised.start("--lease", LONG)
+    supervised.enqueue("first_dies_in_a_line", "job")
+    supervised.until_state("job", "succeeded")
+
+    assert supervised.logged("a process has ended")[0]["pid"] == supervised.pid("job")
+    assert "job" in {record["job_id"] for record in supervised.logged("the worker of a run died")}
+    assert supervised.stop() == 0
 
 
 @pytest.mark.parametrize("code", [0, pytest.param(75, marks=pytest.mark.long)])
@@ -439,8 +448,8 @@ def test_a_process_whose_descriptors_a_job_closed_is_replaced_at_once(
     run = supervised.until_state("job", "succeeded")
     assert (supervised.begun("job"), run.crashes, run.failures) == (2, 1, 0)
     assert supervised.pid("job", 2) != supervised.pid("job")
-    (record,) = supervised.logged("a job closed file descriptors that it had not opened")
-    assert record["pid"] == supervised.pid("job")
+    records = supervised.logged("a job closed file descriptors that it had not opened")
+    assert [record["pid"] for record in records] == [supervised.pid("job")], supervised.log.read_text()
     assert supervised.stop() == 0
     supervised.check_ticks()
 

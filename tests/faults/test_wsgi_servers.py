@@ -20,9 +20,6 @@ from evenbeat.stores.sqlite import SqliteStore
 from tests.faults.fleet import ROOT, check_ticks, wait_until
 from tests.servers import free_port
 
-# Servers that import an app on a busy machine take long.
-pytestmark = pytest.mark.timeout(300)
-
 APP = "tests.faults.wsgi_app:application"
 HOOKS = """
 from tests.faults.wsgi_app import scheduler

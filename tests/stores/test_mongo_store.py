@@ -811,6 +811,20 @@ def test_a_running_run_with_an_unreadable_lease_ends_as_failed(
     assert note.key == "a"
 
 
+def test_an_unreadable_running_run_that_ended_has_no_lease_when_it_is_readable_again(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    store.add_runs([RunRecord(id="a", task="work")])
+    claim(store)
+    before = plain(store).runs.find_one({"_id": "a"})["payload"]
+    plain(store).runs.update_one({"_id": "a"}, {"$set": {"payload": 1}})
+    clock.advance("30s")
+    assert store.lost_runs(clock.now, 10).runs == ()
+    plain(store).runs.update_one({"_id": "a"}, {"$set": {"payload": before}})
+    (run,) = store.find_runs(RunQuery(ids=("a",))).items
+    assert (run.state, run.lease_until) == ("failed", None)
+
+
 def test_an_unreadable_running_run_of_a_newer_format_is_left_alone(
     store: MongoStore, clock: VirtualClock
 ) -> None:
@@ -820,6 +834,18 @@ def test_an_unreadable_running_run_of_a_newer_format_is_left_alone(
     clock.advance("30s")
     assert store.lost_runs(clock.now, 10) == ((), None)
     assert store.count_runs() == {"running": 1}
+
+
+def test_a_claim_under_contention_takes_as_many_runs_as_it_wants_from_a_wider_window(
+    store: MongoStore, clock: VirtualClock
+) -> None:
+    names = list("abcdef")
+    store.add_runs([RunRecord(id=name, task="work", run_at=clock.now) for name in names])
+    session, chosen = store._connections.session(), set()
+    for at in range(60):
+        wanted = Claim(worker="w", token=f"t{at}", limit=2, now=clock.now, lease=1_000)
+        chosen.add("".join(claims.read_candidates(session, wanted, clock.now, 3).ids))
+    assert chosen == {"ab", "bc", "cd", "de", "ef"}
 
 
 def test_people_read_documents_with_the_fields_of_the_model(store: MongoStore) -> None:

@@ -280,6 +280,27 @@ def test_the_printed_schema_creates_the_same_tables_as_open() -> None:
     assert len(found[0]) > 80
 
 
+def test_tables_of_the_first_version_are_upgraded_and_their_rows_stay() -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with own_place(server_url("postgres")) as url:
+        store = PostgresStore(url)
+        statements = [schema.CREATE_SCHEMA, schema.META, *schema.MIGRATIONS[1], schema.SET_VERSION.format(1)]
+        sql(store, ";".join(statements))
+        sql(
+            store,
+            "INSERT INTO evenbeat.runs (id, tenant, cause, coalesced, task, kind, payload, queue, priority, "
+            "execution, state, scheduled_at, run_at, attempt, failures, crashes, cancel_requested, "
+            "created_at, format) VALUES ('old', 'default', 'enqueue', 0, 'work', 'task', 'null', 'default', "
+            "5, '{}', 'queued', 0, 0, 0, 0, 0, FALSE, 0, 1)",
+        )
+        assert store.schema().found == 1
+        store.open()
+        assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+        store.add_runs([RunRecord(id="new", task="work", trace=trace)])
+        assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": trace}
+        store.close()
+
+
 def test_an_interrupted_first_opening_leaves_nothing_half_made() -> None:
     with own_place(server_url("postgres")) as url:
         for position in range(20):
@@ -1227,7 +1248,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
     store.add_runs([RunRecord(id="old", task="work")])
     wanted = [
         RunRecord(id="old", task="other"),
-        RunRecord(id="new", task="work", error="a\0b"),
+        RunRecord(id="new", task="work", error="a\0b", trace="00-1-2-01"),
         RunRecord(id="new", task="x"),
     ]
     text, value = next(joining.adding(store.location, wanted)("postgresql"))
@@ -1245,7 +1266,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
         assert waiting.wait(60) is True
         assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "work"]
     (found,) = store.find_runs(RunQuery(ids=("new",))).items
-    assert (found.task, found.error) == ("work", "a\0b")
+    assert (found.task, found.error, found.trace) == ("work", "a\0b", "00-1-2-01")
 
 
 def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresStore) -> None:

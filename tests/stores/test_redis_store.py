@@ -672,6 +672,22 @@ def test_a_run_that_ends_while_its_successor_is_planned_wakes_it(make: Make, clo
     assert len(planned.runs) == 1
 
 
+def test_a_node_that_runs_out_of_memory_while_it_reads_a_row_quarantines_nothing(
+    store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> ScheduleRecord:
+        raise MemoryError
+
+    add_schedules(store, "a")
+    clock.advance("1m")
+    with monkeypatch.context() as machine:
+        machine.setattr(schedules, "schedule_of", exhausted)
+        with pytest.raises(MemoryError):
+            store.fire_due(clock.now, 10, plan)
+    assert store.find_records("quarantine") == []
+    assert len(store.fire_due(clock.now, 10, plan).planned) == 1
+
+
 def test_large_batches_go_in_parts_and_answer_as_one(
     store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,6 +192,52 @@ def test_the_printed_schema_creates_the_same_tables_as_open(
     opened.close()
 
 
+def first_version(path: Path) -> None:
+    """Create the tables of the first version, with a run."""
+    with plain(path) as connection:
+        connection.executescript(";".join((schema.META, *schema.MIGRATIONS[1])))
+        connection.execute(schema.SET_VERSION, ("1",))
+        connection.execute(
+            "INSERT INTO evenbeat_runs (id, tenant, cause, coalesced, task, kind, payload, queue, priority, "
+            "execution, state, scheduled_at, run_at, attempt, failures, crashes, cancel_requested, "
+            "created_at, format) VALUES ('old', 'default', 'enqueue', 0, 'work', 'task', 'null', 'default', "
+            "5, '{}', 'queued', 0, 0, 0, 0, 0, 0, 0, 1)"
+        )
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_tables_of_the_first_version_are_upgraded_and_their_rows_stay(path: Path) -> None:
+    first_version(path)
+    store = SqliteStore(path)
+    assert store.schema().found == 1
+    store.open()
+    assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
+    store.add_runs([RunRecord(id="new", task="work", trace=TRACE)])
+    assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": TRACE}
+    store.close()
+
+
+def test_a_transaction_of_a_user_upgrades_the_tables_that_it_joins(path: Path) -> None:
+    first_version(path)
+    store = SqliteStore(path)
+    with plain(path) as connection:
+        connection.execute("BEGIN")
+        store.add_runs_within(connection, [RunRecord(id="new", task="work", trace=TRACE)])
+        connection.execute("COMMIT")
+    store.open()
+    assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": TRACE}
+    store.close()
+
+
+def test_the_printed_upgrade_leads_to_the_newest_version(path: Path) -> None:
+    first_version(path)
+    with plain(path) as connection:
+        connection.executescript(SqliteStore(path).schema().script)
+    assert SqliteStore(path).schema() == (schema.KNOWN, schema.KNOWN, "")
+
+
 def test_an_interrupted_first_opening_leaves_nothing_half_made(path: Path) -> None:
     watch = CommandLog()
     whole = SqliteStore(path, on_command=watch)

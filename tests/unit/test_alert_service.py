@@ -169,6 +169,11 @@ def test_a_node_announces_a_failing_job_at_a_real_receiver() -> None:
         try:
             app.enqueue("work")
             message = first_message(server)
+            node = app.node
+            assert node is not None
+            wait_until(
+                lambda: node.counting.sums().numbers.get("alerts/webhook/sent") == 1, "it was not counted"
+            )
         finally:
             app.stop()
             app.close()

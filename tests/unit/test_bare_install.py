@@ -54,7 +54,7 @@ def test_the_package_depends_on_four_others() -> None:
 def test_numpy_is_an_extra_and_part_of_those_that_need_it() -> None:
     extras = PROJECT["optional-dependencies"]
     assert [line.partition(">")[0] for line in extras["timeline"]] == ["numpy"]
-    assert "evenbeat[timeline]" in extras["web"]
+    assert "evenbeat[metrics,timeline]" in extras["web"]
     assert "timeline" in extras["all"][0]
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 from evenbeat.core.records import RunRecord
 from evenbeat.executors.base import Attempt
 from evenbeat.processes import begun
 from evenbeat.processes.begun import Begun, Snapshot, make_file
+from evenbeat.processes.channel import Channel
+from evenbeat.supervision.node_process import Begin, NodeProcess, ToChild
 from evenbeat.tasks.task import Task
 
 
@@ -110,6 +115,79 @@ def test_nothing_is_recorded_without_a_supervisor() -> None:
     one = attempt("r")
     assert one.begin()
     one.end()
+
+
+class Exited(BaseException):
+    """The process would have ended here."""
+
+
+@pytest.fixture
+def robbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
+    """A job has closed the descriptors of this process; the answer is the supervisor's side."""
+
+    def leave(code: int) -> None:
+        raise Exited(code)
+
+    ours, theirs = pair(4)
+    ours.watch_descriptors()
+    assert ours._probe is not None
+    os.close(ours._probe._number)
+    monkeypatch.setattr(begun, "here", ours)
+    monkeypatch.setattr(os, "_exit", leave)
+    yield theirs
+    ours.close()
+    theirs.close()
+
+
+def node_process() -> NodeProcess:
+    """A node process whose socket to the supervisor is closed."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader, writer = (io.FileIO(os.dup(ours.fileno()), mode) for mode in ("rb", "wb"))
+    channel: Channel[ToChild] = Channel(reader, writer, msgspec.json.Decoder(ToChild))
+    channel.close()
+    return NodeProcess(channel, Begin(app="app"))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda ours: ours.end(64),
+        lambda ours: ours.leave(),
+        lambda _: node_process()._beat(),
+        lambda _: node_process()._listen(),
+    ],
+    ids=["end", "leave", "beat", "listen"],
+)
+def test_a_process_without_its_descriptors_ends_and_the_supervisor_knows_why(
+    robbed: Begun, step: Callable[[Begun], object]
+) -> None:
+    assert begun.here is not None
+    assert not robbed.has_lost_descriptors()
+    with pytest.raises(Exited, match=str(begun.LOST_DESCRIPTORS)):
+        step(begun.here)
+    assert robbed.has_lost_descriptors()
+    assert not robbed.has_left()
+    assert robbed.snapshot().state("r", 1) == "claimed"
+
+
+def test_the_descriptors_are_checked_when_the_supervisor_seems_to_be_gone(
+    robbed: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job closes them after the check and before the message."""
+    seen: list[str] = []
+
+    def check(self: Begun) -> None:
+        seen.append("check")
+
+    def send(self: Channel[ToChild], message: msgspec.Struct) -> bool:
+        seen.append("send")
+        return False
+
+    monkeypatch.setattr(Begun, "check_descriptors", check)
+    monkeypatch.setattr(Channel, "send", send)
+    node_process()._beat()
+    assert seen == ["check", "send", "check"]
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="passed on as nodes do it on Linux")

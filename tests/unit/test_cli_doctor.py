@@ -67,6 +67,13 @@ def test_live_nodes_are_listed_and_asked_for_tasks(app: Scheduler, clock: Clock)
     assert "t: 1 run, for up to 5 min; no live node that has the task takes from queue mail" in text
 
 
+def test_the_times_of_a_node_are_texts_and_a_damaged_one_is_unknown(app: Scheduler, clock: Clock) -> None:
+    node(app, started_at=clock.now, seen_at=10**20)
+    (found,) = [check for check in answered("doctor")["checks"] if check["check"] == "nodes"]
+    assert (found["nodes"][0]["started_at"], found["nodes"][0]["seen_at"]) == ("2026-03-02T08:00:00Z", None)
+    assert [shown.seen_at for shown in app.nodes()] == [None]
+
+
 def test_nodes_with_only_a_ticker_or_only_a_worker_are_named(app: Scheduler, clock: Clock) -> None:
     node(app, host="box", pid=12, tasks=["t"], queues=["default"], ticker=True, worker=False)
     app.enqueue("t")

@@ -80,7 +80,7 @@ def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None
     for args in READING:
         assert "error: there are no Evenbeat tables in evenbeat.db\n" in failed(*args)
     assert schema_version(str(tmp_path / "evenbeat.db")) == 0
-    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 1\n"
+    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 2\n"
     assert printed("runs", "list") == "no runs\n"
 
 
@@ -129,7 +129,7 @@ def test_a_store_of_a_newer_version_is_a_line(app: Scheduler) -> None:
         connection.execute("UPDATE evenbeat_meta SET value = '9' WHERE key = 'schema'")
     connection.close()
 
-    message = "the database has schema 9, this version of Evenbeat knows 1; upgrade Evenbeat"
+    message = "the database has schema 9, this version of Evenbeat knows 2; upgrade Evenbeat"
     assert failed("schedules", "list") == f"error: {message}\n"
     assert failed("db", "upgrade") == f"error: {message}\n"
     assert message in printed("doctor", code=1)

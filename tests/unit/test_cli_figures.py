@@ -154,6 +154,19 @@ def test_failures_are_grouped_and_one_group_is_retried(app: Scheduler, clock: Cl
     assert "with --all" in failed("runs", "retry", "r", "--error-group", "x", code=2)
 
 
+def test_failures_print_commands_that_name_the_tenant(app: Scheduler) -> None:
+    fail_runs(app, "KeyError: 'a'", tenant="acme")
+    show, retry = printed("failures", "--tenant", "acme").splitlines()[-2:]
+    assert show.endswith("--tenant acme")
+    assert printed(*retry.split()[1:], "--yes") == "queued 1 run again\n"
+    (run,) = claim(app)
+    fail(app, run, "KeyError: 'a'")
+    fail_runs(app, "KeyError: 'a'")
+    blank, retry = printed("failures", "--all-tenants").splitlines()[-2:]
+    assert blank == ""
+    assert printed(*retry.split()[1:], "--yes") == "queued 2 runs again\n"
+
+
 def test_failures_says_that_there_are_more(app: Scheduler, clock: Clock) -> None:
     fail_runs(app, "ValueError: 1", "ValueError: 2")
     assert printed("failures", "--limit", "1").splitlines()[0].endswith("there are more, older ones")

@@ -288,7 +288,7 @@ def test_a_task_that_no_live_node_has_is_reported(app: Scheduler) -> None:
 def test_the_store_of_the_app_is_named_where_it_is_used(shop: Scheduler) -> None:
     assert printed("doctor").splitlines()[0] == "ok  store       sqlite:///shop.db"
     assert answered("doctor")["checks"][0]["message"] == "sqlite:///shop.db"
-    assert printed("db", "upgrade") == "sqlite:///shop.db is up to date: schema 1\n"
+    assert printed("db", "upgrade") == "sqlite:///shop.db is up to date: schema 2\n"
     lines = [" ".join(line.split()) for line in printed("config", "show").splitlines()]
     assert "store sqlite:///shop.db the code of shop_app" in lines
     assert answered("config", "show")["settings"]["store"] == {

@@ -161,6 +161,33 @@ def test_a_pause_without_an_end_says_how_to_end_it_and_resume_does(app: Schedule
     assert printed("schedules", "resume", "a") == f"a was not paused: it is active, {tomorrow}"
 
 
+def test_commands_to_paste_name_the_tenant(app: Scheduler) -> None:
+    def pasted(text: str) -> tuple[str, ...]:
+        """The arguments of the first command in a text."""
+        line = next(line for line in text.splitlines() if "evenbeat " in line)
+        return tuple(line.partition("evenbeat ")[2].split())
+
+    tenant = ("--tenant", "acme")
+    assert pasted(printed("schedules", "add", "a", "@daily", "t", "--paused", *tenant)) == (
+        ("schedules", "resume", "a", *tenant)
+    )
+    again = "'evenbeat schedules show a --tenant acme' shows it"
+    assert again in failed("schedules", "add", "a", "@daily", "t", *tenant)
+    updated = printed("schedules", "update", "a", "--retries", "1", *tenant)
+    assert printed(*pasted(updated)).startswith("resumed a")
+    moved = failed("schedules", "reschedule", "a", "2026-03-01T00:00Z", *tenant, code=2)
+    assert "'evenbeat schedules run a --tenant acme' runs it now" in moved
+    resume = pasted(printed("schedules", "pause", "a", *tenant))
+    assert pasted(printed("schedules", "reschedule", "a", "+1h", *tenant)) == resume
+    assert printed(*resume).startswith("resumed a")
+    for added in (("schedules", "run", "a"), ("runs", "enqueue", "t")):
+        assert "queued" in printed(*pasted(printed(*added, *tenant)))
+    cancel = pasted(printed("schedules", "pause", "a", *tenant).splitlines()[-1])
+    assert printed(*cancel, "--yes").startswith("cancelled 1 run")
+    none = "'evenbeat schedules list --tenant acme' shows those that are there"
+    assert none in failed("schedules", "show", "zzz", *tenant)
+
+
 def test_a_finished_schedule_can_not_be_paused(app: Scheduler) -> None:
     app.schedules.add("a", "at 2026-03-01T00:00Z", "t")
     fire(app)

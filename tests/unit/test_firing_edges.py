@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from evenbeat.core.records import CatchUp, Execution, Reason, ScheduleRecord
+from evenbeat.core.records import CatchUp, Execution, Reason, RunRecord, ScheduleRecord
 from evenbeat.errors import UnknownZone
 from evenbeat.rules import firing
 from evenbeat.rules.firing import Active, Planned, plan, plan_or_defer, wakes_on_run_end
@@ -447,6 +447,20 @@ def test_a_node_that_can_not_plan_a_schedule_defers_it_for_a_minute(
     monkeypatch.setattr(firing, "plan", failing(error))
     planned = plan_or_defer(schedule(), T)
     assert planned == Planned(schedule(wake_at=T + 60_000), deferred=reason)
+
+
+def test_a_node_that_runs_out_of_memory_while_it_names_itself_defers_the_schedule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class TooMany(tuple[RunRecord]):
+        def __iter__(self) -> Iterator[RunRecord]:
+            raise MemoryError
+
+    def too_many(*_: object) -> Planned:
+        return Planned(schedule(), runs=TooMany())
+
+    monkeypatch.setattr(firing, "plan", too_many)
+    assert plan_or_defer(schedule(), T, fired_by="n1").deferred == "MemoryError()"
 
 
 def test_an_error_of_the_row_is_raised() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -260,6 +261,36 @@ def test_the_modules_of_the_page_are_one_app(loaded: Path) -> None:
     tasks: Any = load_app("shop.jobs:app").tasks
     assert {task.name: task.queue for task in tasks} == {"send_newsletters": "mail", "charge": "default"}
     assert command_of("several-modules.md").endswith(" shop.jobs:app --queues default,mail")
+
+
+# -- Tracing -----------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_page_about_tracing_links_the_job_to_the_request(tmp_path: Path) -> None:
+    assert write_files("tracing.md", tmp_path) == ["shop/jobs.py"]
+    program = """
+from shop.jobs import app, checkout
+with app:
+    checkout(17)
+    (run,) = app.runs.list()
+    app.runs.join(run.id, "60s")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100
+    )
+    spans: dict[str, Any] = {}
+    text = done.stdout
+    while (start := text.find("{\n")) >= 0:
+        span, end = json.JSONDecoder().raw_decode(text[start:])
+        spans[span["name"]] = span
+        text = text[start + end :]
+    assert spans.keys() == {"checkout", "evenbeat.run send_receipt", "render receipt"}
+    attempt, request = spans["evenbeat.run send_receipt"], spans["checkout"]
+    assert attempt["links"][0]["context"]["span_id"] == request["context"]["span_id"]
+    assert attempt["context"]["trace_id"] != request["context"]["trace_id"]
+    assert spans["render receipt"]["parent_id"] == attempt["context"]["span_id"]
+    named = set(re.findall(r"`(evenbeat\.[a-z.]+)`", page("tracing.md")))
+    assert attempt["attributes"].keys() == named - {"evenbeat.schedule", "evenbeat.tick", "evenbeat.run"}
 
 
 # -- Uninstalling ------------------------------------------------------------------------------------------

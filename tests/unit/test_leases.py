@@ -82,6 +82,17 @@ def test_a_lease_that_expired_while_the_machine_was_suspended_is_not_held(
     assert not attempt.context.holds_lease()
 
 
+def test_a_lease_is_renewed_at_once_after_the_machine_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench(lease=30_000)
+    bench.add("r")
+    bench.step()
+    boot_time = time.clock_gettime_ns
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: boot_time(clock) + 20 * 10**9)
+    bench.clock.advance("20s")
+    bench.renew()
+    assert bench.run("r").lease_until == bench.clock.now + 30_000
+
+
 def test_an_unavailable_store_at_the_end_of_a_lease_stops_no_function(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

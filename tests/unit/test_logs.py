@@ -1,4 +1,4 @@
-"""Logs by standard logging: a constant message and fields, as JSON for programs, as text for people (R24)."""
+"""Logs by standard logging: a constant message and fields, as JSON for programs, as text for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from evenbeat import Event, Scheduler
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
-from evenbeat.observe.logs import JsonFormatter, RunFields, TextFormatter, configure, run_fields
+from evenbeat.observe.logs import (
+    JsonFormatter,
+    RunFields,
+    TextFormatter,
+    configure,
+    run_fields,
+    start_new_line,
+)
 from evenbeat.rules import changes
 from evenbeat.stores.base import Write
 from evenbeat.stores.memory import MemoryStore
@@ -118,6 +125,39 @@ def test_the_exception_that_ends_a_thread_is_one_line_of_the_log() -> None:
     assert line["thread_name"] == "counting"
     assert line["error"].startswith("ZeroDivisionError")
     assert "1 // 0" in line["traceback"]
+
+
+def test_an_exception_that_python_ignores_is_one_line_of_the_log() -> None:
+    class Divided:
+        def __del__(self) -> None:
+            1 // 0  # noqa: B018  # it raises
+
+    root = logging.getLogger()
+    handlers, stream = root.handlers[:], io.StringIO()
+    try:
+        configure("json", "WARNING", stream)
+        Divided()
+    finally:
+        root.handlers[:] = handlers
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert line["where"].endswith("Divided.__del__")
+    assert line["error"].startswith("ZeroDivisionError")
+    assert "1 // 0" in line["traceback"]
+
+
+def test_a_record_does_not_follow_on_the_unfinished_line_of_another_process() -> None:
+    root = logging.getLogger()
+    handlers, stream = root.handlers[:], io.StringIO()
+    try:
+        configure("json", "WARNING", stream)
+        stream.write("half a li")
+        start_new_line()
+        root.warning("a process has ended")
+    finally:
+        root.handlers[:] = handlers
+    half, line = stream.getvalue().splitlines()
+    assert half == "half a li"
+    assert json.loads(line)["msg"] == "a process has ended"
 
 
 # -- for error trackers --------------------------------------------------------------------------------------

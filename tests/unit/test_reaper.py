@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -66,6 +67,24 @@ def test_the_reaper_queues_the_run_of_a_lost_worker_again(store: MemoryStore, cl
     run = store.find_runs(RunQuery(ids=("r",))).items[0]
     assert (run.state, run.crashes) == ("queued", 1)
     assert [event.kind for event in emitted] == ["crashed"]
+
+
+def test_living_workers_renew_first_after_the_machine_was_suspended(
+    store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot_time = time.clock_gettime_ns
+    ahead = [0]
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda of: boot_time(of) + ahead[0] * 10**9)
+    reaper = Reaper(store, Events())  # its clock is that of this machine
+    claimed(store, clock)
+    for seconds in (0, 11, 31):  # the start and its grace, then a suspend that is longer than the lease
+        ahead[0] += seconds
+        clock.advance(f"{seconds}s")
+        reaper.step(clock.now)
+    assert store.count_runs() == {"running": 1}
+    ahead[0] += 11
+    reaper.step(clock.now)
+    assert store.count_runs() == {"queued": 1}
 
 
 def test_a_reaper_takes_no_run_for_a_third_of_a_lease_after_its_start(

@@ -713,5 +713,5 @@ def test_a_node_notes_that_it_is_alive_while_the_store_does_not_tell_the_time(cl
     store.away = True
     with pytest.raises(StoreUnavailable):
         node.now()
-    assert len(node._counting._seen) == 1
+    assert len(node.counting._seen) == 1
     node._probe.close()

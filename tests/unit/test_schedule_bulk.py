@@ -164,6 +164,10 @@ def test_a_late_schedule_that_fires_meanwhile_is_left_alone(
     done = app.schedules.pause_all(late=True)
     (refused,) = done.refused
     assert (done.done, refused.id) == (2, "bill-eu")
+    assert [(item.tenant, item.id) for item in done.changed] == [
+        ("default", "bill-us"),
+        ("default", "digest"),
+    ]
     assert refused.why == "schedule bill-eu has changed, and does not match any more"
 
 

@@ -1,4 +1,4 @@
-"""The timeline's snapshots: the nine cases of its specification (R54), and what they leave open.
+"""The timeline's snapshots: the nine cases of its specification, and what they leave open.
 
 Every test runs twice: with columns made by numpy, and by Python alone.
 """

@@ -32,7 +32,7 @@ def _lines(made: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield f"## {group.capitalize() if group != 'me' else 'The sender'}"
         for each in (each for each in table if each.group == group):
-            yield from _endpoint(each, made["paths"][f"/api/v1{each.path}"][each.method.lower()], schemas)
+            yield from _endpoint(each, made["paths"][each.url][each.method.lower()], schemas)
 
 
 def _endpoint(each: Endpoint, operation: dict[str, Any], schemas: dict[str, Any]) -> Iterator[str]:

@@ -27,7 +27,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 
 
 def url(endpoint: Endpoint) -> str:
-    return API + endpoint.path.replace("{name}", "report").replace("{id}", "some-run")
+    return endpoint.url.replace("{name}", "report").replace("{id}", "some-run")
 
 
 ROUTES = [pytest.param(each, id=f"{each.method} {each.path}") for each in TABLE]

@@ -58,7 +58,6 @@ def serving(kind: str, folder: Path) -> Iterator[tuple[str, str]]:
                 made.stop()
 
 
-@pytest.mark.timeout(600)  # some 3,000 requests on a busy machine
 @pytest.mark.parametrize(
     ("kind", "phases", "examples"),
     [

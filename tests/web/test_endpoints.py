@@ -16,6 +16,7 @@ from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web.endpoint import TABLE
+from evenbeat.web.idempotency import KIND
 from tests.web.api_page import PAGE, made_page
 from tests.web.site import Site, assert_problem
 
@@ -86,7 +87,8 @@ def test_a_repeated_request_with_the_same_key_adds_nothing(site: Site) -> None:
     body = {"name": "nightly", "trigger": "every 1h", "task": "work"}
     key = {"Idempotency-Key": "deploy 1"}
     first = site.post("schedules", body, status=201, headers=key)
-    assert site.post("schedules", body, status=201, headers=key) == first
+    for _ in range(3):
+        assert site.post("schedules", body, status=201, headers=key) == first
     assert_problem(site.request("POST", "schedules", json=body), 409, "schedule-exists", "name")
     other = {"Idempotency-Key": "deploy 2"}
     assert_problem(
@@ -139,6 +141,7 @@ def test_a_key_of_one_tenant_and_a_key_without_a_token_are_remembered(app: Sched
     first = site.post("schedules", body, status=201, headers=key, tenant="acme")
     assert first["tenant"] == "acme"
     assert site.post("schedules", body, status=201, headers=key, tenant="acme") == first
+    assert site.post("runs", {"task": "work"}, status=201, headers=key, tenant="acme")["tenant"] == "acme"
     site = Site(app, needs_token=False)
     first = site.post("schedules", body, status=201, headers=key, role=None)
     assert site.post("schedules", body, status=201, headers=key, role=None) == first
@@ -176,6 +179,22 @@ def test_a_create_is_repeated_after_a_crash_before_its_end_was_noted(
         patch.setattr("evenbeat.web.idempotency.Creation.finish", lambda *_: None)
         first = site.post("schedules", body, status=201, headers=key)
     assert site.post("schedules", body, status=201, headers=key) == first
+
+
+def test_a_key_that_is_forgotten_between_two_queries_counts_as_new(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
+    key = {"Idempotency-Key": "deploy 1"}
+    site.post("schedules", body, status=201, headers=key)
+    site.app.schedules.delete("nightly")
+    get = site.app.store.get_record
+
+    def expired(kind: str, tenant: str, name: str) -> Record | None:
+        return None if kind == KIND else get(kind, tenant, name)
+
+    monkeypatch.setattr(site.app.store, "get_record", expired)
+    assert site.post("schedules", body, status=201, headers=key)["name"] == "nightly"
 
 
 def test_how_long_a_key_is_remembered() -> None:
@@ -236,10 +255,12 @@ def test_a_run_is_cancelled_and_retried_and_explained(site: Site) -> None:
     assert site.post(f"runs/{run}/cancel")["state"] == "cancelled"
     assert site.post(f"runs/{run}/retry")["state"] == "queued"
     assert_problem(site.request("POST", f"runs/{run}/retry"), 409, "run-refused")
-    assert site.get(f"runs/{run}/log")["items"] == []
+    assert site.get(f"runs/{run}/logs")["items"] == []
     assert [entry["action"] for entry in site.get(f"runs/{run}/history")["items"]][:2] == ["retry", "cancel"]
     assert_problem(site.request("GET", "runs/none"), 404, "run-not-found")
-    assert_problem(site.request("GET", "runs/default/none/1/2/log"), 404, "run-not-found")
+    none = site.request("GET", "runs/default/none/1/2/logs")
+    assert_problem(none, 404, "run-not-found")
+    assert none.json()["hint"] == "GET /api/v1/runs lists the runs"
 
 
 def test_a_schedule_of_a_task_that_no_node_has_is_created_with_a_warning(site: Site) -> None:
@@ -276,10 +297,11 @@ def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
         assert site.post("bulk/schedules", {"action": "pause", "filter": chosen})["matched"] == matched
     asked = {"action": "pause", "filter": {"tag": "a"}, "note": "away"}
     counted = site.post("bulk/schedules", asked)
-    assert (counted["matched"], counted["done"]) == (2, 0)
+    assert (counted["matched"], counted["done"], counted["changed"]) == (2, 0, [])
     assert [schedule["name"] for schedule in counted["sample"]] == ["a1", "a2"]
     done = site.post("bulk/schedules", {**asked, "dry_run": False})
     assert (done["matched"], done["done"], done["refused"]) == (2, 2, [])
+    assert done["changed"] == [{"tenant": "default", "id": name} for name in ("a1", "a2")]
     states = {row["name"]: row["state"] for row in site.get("schedules")["items"]}
     assert states == {"a1": "paused", "a2": "paused", "b1": "active"}
     delete = {"action": "delete", "filter": {"tag": "a"}, "dry_run": False}
@@ -290,7 +312,8 @@ def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
     cancel = {"action": "cancel", "filter": {"task": "work"}, "dry_run": False}
     assert site.post("bulk/runs", cancel)["done"] == 3
     retry = {"action": "retry", "filter": {"ids": runs[:2]}, "state": "cancelled", "dry_run": False}
-    assert site.post("bulk/runs", retry)["done"] == 2
+    retried = site.post("bulk/runs", retry)
+    assert {item["id"] for item in retried["changed"]} == set(runs[:2])
 
 
 def test_a_bulk_change_touches_no_other_tenant_temporal_cve_2026_5199(site: Site) -> None:
@@ -389,21 +412,31 @@ def test_another_tenant_sees_no_marker_anywhere_airflow_cve_2026_28563(site: Sit
         run = app.schedules.run_now(marker, tenant="acme")
         app.runs.cancel(run.id, tenant="acme")
         app.schedules.pause(marker, hidden, tenant="acme")
+        queued = app.enqueue(f"{hidden}-task", {hidden: hidden}, tenant="acme")
     app.tokens.create(hidden, "admin", tenant="acme")
     own = app.enqueue("work", tenant="globex").id
-    paths = {
-        each.path.replace("{name}", name).replace("{id}", run_id)
+    bodies: dict[str, dict[str, Any]] = {
+        "/bulk/schedules": {"action": "resume", "filter": {}, "dry_run": False},
+        "/bulk/runs": {"action": "cancel", "filter": {}, "dry_run": False},
+        "/preview": {"trigger": "H H * * *"},
+        "/runs": {"task": "work"},
+    }
+    requests = {
+        (each.method, each.path, each.url.replace("{name}", name).replace("{id}", run_id))
         for each in TABLE
-        if each.method == "GET" and each.path != "/events"
+        if each.path != "/events"  # test_streams.py compares the streams of two tenants
         for name, run_id in ((marker, run.id), ("other", own))
     }
-    assert len(paths) > 25
-    for path in sorted(paths):
+    assert len(requests) > 50
+    for method, form, path in sorted(requests):
+        body = None if method == "GET" else bodies.get(form, {})
         for params in ({}, {"tenant": "acme"}, {"all_tenants": "true"}):
-            response = site.request("GET", f"/api/v1{path}", tenant="globex", params=params)
+            response = site.request(method, path, tenant="globex", params=params, json=body)
             # An answer may quote the name that the sender has written.
-            assert hidden not in response.text, (path, params, response.text)
-            assert marker not in response.text or marker in path, (path, params, response.text)
+            assert hidden not in response.text, (method, path, params, response.text)
+            assert marker not in response.text or marker in path, (method, path, params, response.text)
+    assert app.schedules.get(marker, tenant="acme").pause_note == hidden
+    assert app.runs.get(queued.id, tenant="acme").state == "queued"
 
 
 @pytest.mark.parametrize("trigger", ["0 0 30 2 *", "* * * * * *", "0 0 29 2 1#5", "every 1ms", "H H * * *"])

@@ -104,7 +104,7 @@ def test_secrets_in_texts_are_masked_for_viewers(site: Site) -> None:
     for path in (
         "runs",
         f"runs/{run.id}",
-        f"runs/{run.id}/log",
+        f"runs/{run.id}/logs",
         f"runs/{run.id}/why",
         "schedules",
         "schedules/leaky",

@@ -61,7 +61,7 @@ VERBS = (
     Verb("runs.list", "runs list", "GET /runs"),
     Verb("runs.page", "runs list", "GET /runs"),
     Verb("runs.get", "runs show", "GET /runs/{id}"),
-    Verb("runs.logs", "runs logs", "GET /runs/{id}/log"),
+    Verb("runs.logs", "runs logs", "GET /runs/{id}/logs"),
     Verb("runs.retry", "runs retry", "POST /runs/{id}/retry"),
     Verb("runs.cancel", "runs cancel", "POST /runs/{id}/cancel"),
     Verb("runs.retry_all", "runs retry", "POST /bulk/runs"),
@@ -79,6 +79,7 @@ VERBS = (
     Verb("quarantine", "quarantine", "GET /quarantine"),
     Verb("statistics", "stats", "GET /statistics"),
     Verb("failures", "failures", "GET /failures"),
+    Verb("metrics", "metrics", "GET /metrics"),
     Verb("audit.list", "audit", "GET /audit"),
     Verb("audit.page", "audit", "GET /audit"),
     Verb("tokens.create", "tokens create", "POST /tokens"),
@@ -172,7 +173,7 @@ SHELL = {
     "every": "chooses bulk; over REST, a path of its own does",
 }
 # A parameter that has another name in a shell or over HTTP.
-CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger"}
+CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger", "metrics_schedules": "schedules"}
 # Python's name of an id or name that the path has.
 PATH_NAMES = {"{name}": "name", "{id}": "id"}
 
@@ -209,6 +210,8 @@ NOT_IN_REST = {
     "runs.list ids": "GET /runs/{id} reads one",
     "runs.page ids": "GET /runs/{id} reads one",
     "tenants name": "the tenant of the token",
+    "metrics tenant": "the tenant of the token",
+    "metrics schedules": "the setting metrics_schedules of the server",
     "enqueue within": "a transaction of the calling program",
     "evenbeat.doctor.diagnose local": "the clock of the server's machine",
 }

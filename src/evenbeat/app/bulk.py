@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from evenbeat.core.results import BulkResult, RefusedItem
+from evenbeat.core.results import BulkResult, ChangedItem, RefusedItem
 
 MOST_AT_ONCE = 10_000
 """The default ``limit`` of bulk changes."""
@@ -22,22 +22,16 @@ Pages: TypeAlias = Iterable[tuple[Sequence[Row], bool]]
 """Pages of rows, each with whether more rows follow it."""
 
 
-class Key(NamedTuple):
-    """The identity of an item: the id of a run, or the name of a schedule."""
-
-    tenant: str
-    id: str
-
-
 def act_on_all(
     pages: Pages[Row],
     act: Callable[[Sequence[Row]], Answers] | None,
-    key: Callable[[Row], Key],
+    item: Callable[[Row], ChangedItem],
     views: Callable[[Sequence[Row]], Sequence[Item]],
 ) -> BulkResult[Item]:
     """Call ``act`` with page after page; it returns why it could not change an item. None: only count."""
-    matched = done = 0
+    matched = 0
     is_last = True
+    changed: list[ChangedItem] = []
     refused: list[RefusedItem] = []
     sample: list[Item] = []
     for page, has_more in pages:
@@ -48,12 +42,18 @@ def act_on_all(
         if act is None:
             continue
         for row, why in zip(page, act(page), strict=True):
+            found = item(row)
             if why is None:
-                done += 1
+                changed.append(found)
             else:
-                refused.append(RefusedItem(tenant=key(row).tenant, id=key(row).id, why=why))
+                refused.append(RefusedItem(tenant=found.tenant, id=found.id, why=why))
     return BulkResult(
-        matched=matched, done=done, refused=tuple(refused), more=not is_last, sample=tuple(sample)
+        matched=matched,
+        done=len(changed),
+        changed=tuple(changed),
+        refused=tuple(refused),
+        more=not is_last,
+        sample=tuple(sample),
     )
 
 

@@ -16,6 +16,7 @@ from evenbeat.core.options import RUN
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
+from evenbeat.observe.tracing import traceparent
 from evenbeat.rules import auditing
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.tasks.options import RunOptions, read_run_fields, refuse_unknown
@@ -66,7 +67,7 @@ class Enqueuer:
         is_new = store.add_runs([run])[0]
         # Also if it was there: the hint of a call whose reply was lost may be lost, too.
         store.hint()
-        return self._session.info(run) if is_new else self._present([run])[0]
+        return self._session.run_view(run) if is_new else self._present([run])[0]
 
     def add_many(
         self,
@@ -148,7 +149,7 @@ class Enqueuer:
         for run in wanted:
             if run.id in known:
                 refuse_other(known[run.id], tenant=run.tenant, task=run.task)
-        return [self._session.info(known.get(run.id, run)) for run in wanted]
+        return [self._session.run_view(known.get(run.id, run)) for run in wanted]
 
     def _run(
         self,
@@ -173,6 +174,7 @@ class Enqueuer:
                 scheduled_at=due,
                 run_at=due,
                 created_at=now,
+                trace=traceparent(),
                 **fields,
             )
         )

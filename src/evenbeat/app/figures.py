@@ -326,7 +326,7 @@ def _figures(tally: Tally) -> Figures:
         crashed=counts.crashed,
         released=counts.released,
         duration=_percentiles(tally[rollups.TOOK : rollups.LATE]),
-        lateness=_percentiles(tally[rollups.LATE :]),
+        lateness=_percentiles(tally[rollups.LATE : rollups.TOOK_SUM]),
     )
 
 

@@ -68,6 +68,12 @@ class Lifecycle:
         # Threads do not survive a fork: the child has none, and must not settle what its parent executes.
         return node if node is not None and node.pid == os.getpid() else None
 
+    def count_lock(self, reason: str) -> None:
+        """Count a lock that was not to be had, if a node in this process writes what it counts."""
+        node = self.node
+        if node is not None:
+            node.counting.count("lock_failures", "named", reason)
+
     @property
     def is_running(self) -> bool:
         return self.node is not None and not self._is_stopping
@@ -121,6 +127,7 @@ class Lifecycle:
             signals=alerts.signals,
             on_hint=alerts.hint,
         )
+        alerts.on_sent = node.counting.count_alert
         node.start()
         self._started = node
         if virtual_time(store) is None:

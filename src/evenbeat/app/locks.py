@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -29,6 +29,9 @@ from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, LockHeld, LockLost, StoreUnavailable, shown
 from evenbeat.stores.base import Store
+
+LockFailure: TypeAlias = Literal["held", "lost", "error"]
+"""Why a lock was not to be had: another holder has it, it was lost in its block, or the store failed."""
 
 _KIND = "lock"
 # Seconds between two tries to acquire a lock that is held: short at first, then doubled.
@@ -140,8 +143,11 @@ class Lock:
         tenant: str = "default",
         description: str = "",
         timeout: Duration | None = "0s",
+        *,
+        note_failure: Callable[[LockFailure], None] = lambda _: None,
     ) -> None:
         check_name(name, "lock")
+        self._note_failure = note_failure
         self._ttl_ms = read_duration(ttl, "ttl")
         self._timeout = None if timeout is None else read_duration(timeout, "timeout") / 1000
         check_description(description)
@@ -156,13 +162,29 @@ class Lock:
 
     def try_acquire(self) -> bool:
         """Acquire the lock for ``ttl``; return False if another holder has it. Does not wait."""
-        return try_acquire(
-            self._store(), self.name, self.ttl, self.token, self.tenant, description=self.description
-        )
+        is_held = self._try()
+        if not is_held:
+            self._note_failure("held")
+        return is_held
+
+    def _try(self) -> bool:
+        try:
+            return try_acquire(
+                self._store(), self.name, self.ttl, self.token, self.tenant, description=self.description
+            )
+        except StoreUnavailable:
+            self._note_failure("error")
+            raise
 
     async def atry_acquire(self) -> bool:
         """``try_acquire``, awaited. If it is cancelled, the lock is not held afterwards."""
-        is_held, cancelled = await whole(self.try_acquire)
+        is_held = await self._atry()
+        if not is_held:
+            self._note_failure("held")
+        return is_held
+
+    async def _atry(self) -> bool:
+        is_held, cancelled = await whole(self._try)
         if cancelled is not None:
             if is_held:
                 await whole(self.release)
@@ -176,22 +198,22 @@ class Lock:
         retry at least twice a second, in no particular order.
         """
         limit = None if timeout is None else read_duration(timeout, "timeout") / 1000
-        if self.try_acquire():
+        if self._try():
             return
         for seconds in _pauses(limit, self._store()):
             pause(self._store(), seconds, is_endless=self._is_endless(limit))
-            if self.try_acquire():
+            if self._try():
                 return
         raise self._held_error()
 
     async def aacquire(self, timeout: Duration | None = None) -> None:
         """``acquire``, awaited. Holds no thread while it waits."""
         limit = None if timeout is None else read_duration(timeout, "timeout") / 1000
-        if await self.atry_acquire():
+        if await self._atry():
             return
         for seconds in _pauses(limit, self._store()):
             await apause(self._store(), seconds, is_endless=self._is_endless(limit))
-            if await self.atry_acquire():
+            if await self._atry():
                 return
         raise await self._aheld_error()
 
@@ -274,7 +296,7 @@ class Lock:
             )
         virtual = virtual_time(self._store())
         asked = clock_of(self._store(), steady_clock)()
-        if not self.try_acquire():
+        if not self._try():
             return False
         if virtual is None:
             self._renewal = _ThreadRenewal(self, asked, self._ttl_ms / 1000)
@@ -301,7 +323,10 @@ class Lock:
             return None
         renewal.stop()
         is_released = self.release()
-        return None if is_released and not renewal.is_lost else LockLost(self.tenant, self.name)
+        if is_released and not renewal.is_lost:
+            return None
+        self._note_failure("lost")
+        return LockLost(self.tenant, self.name)
 
     def _not_released(self, error: BaseException | None) -> None:
         """Raise the present exception of a release, or log it where the block has raised an error of its own:
@@ -321,6 +346,7 @@ class Lock:
         return held is not None and held.token in virtual.renewals
 
     def _held_error(self) -> LockHeld:
+        self._note_failure("held")
         held = holder(self._store(), self.name, self.tenant)
         if held is None:  # released in between
             return LockHeld(self.tenant, self.name)

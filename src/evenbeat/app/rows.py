@@ -18,6 +18,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
+from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
@@ -170,12 +171,12 @@ class ScheduleRows:
                 break
         # Another call may have added a run with the same id since: then the store has kept that one.
         present = self._present(run_id, name, tenant) if is_given else None
-        return self.session.info(planned.runs[0]) if present is None else present
+        return self.session.run_view(planned.runs[0]) if present is None else present
 
     def plan_run(self, row: ScheduleRecord, run_id: str, now: Instant, payload: str | None = None) -> Planned:
         """Plan one run beside the ticks; ``RunRefused`` if the schedule's policies leave no room."""
         active = self.active(row)
-        planned = changes.run_now(row, run_id, now, active, payload)
+        planned = changes.run_now(row, run_id, now, active, payload, traceparent())
         if planned is None:
             raise RunRefused(
                 f"schedule {row.name} has {len(active)} active run(s), and its policies (overlap="
@@ -192,7 +193,7 @@ class ScheduleRows:
         if not found:
             return None
         refuse_other(found[0], tenant=tenant, schedule=name)
-        return self.session.info(found[0])
+        return self.session.run_view(found[0])
 
     def active(self, row: ScheduleRecord) -> tuple[Active, ...]:
         """Return the active runs of a schedule, if its policies depend on them.
@@ -282,7 +283,8 @@ class FirstWrite:
             return planned
         # In the same write: the schedule is created together with its first run, or not at all.
         # Runs of a deleted schedule of the same name may still be active.
-        first = changes.run_now(marked, self._run_id, attempt.now, self._rows.active(marked))
+        active = self._rows.active(marked)
+        first = changes.run_now(marked, self._run_id, attempt.now, active, trace=traceparent())
         if first is None:
             raise RunRefused(
                 f"run_now: runs of an earlier schedule {self._wanted.name} are still active, and overlap="

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 from msgspec.structs import replace
 
 from evenbeat.app import audit
-from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Key, act_on_all
+from evenbeat.app.bulk import MOST_AT_ONCE, Answers, act_on_all
 from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
@@ -21,7 +21,7 @@ from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.explanations import Why
 from evenbeat.core.instants import Moment, read_period
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
-from evenbeat.core.results import BulkResult, LogLine, Run, RunPage, RunWait
+from evenbeat.core.results import BulkResult, ChangedItem, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
 from evenbeat.observe import views
 from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store, check_limit
@@ -102,7 +102,7 @@ class Runs:
             ids=ids,
         )
         pages = self._pages(_brief(query) if brief else query, limit)
-        return [self._session.info(run) for page, _ in pages for run in page]
+        return [self._session.run_view(run) for page, _ in pages for run in page]
 
     def page(
         self,
@@ -116,11 +116,11 @@ class Runs:
         """Return a page of ``list``: ``cursor`` is that of the page before."""
         query = replace(self._query(state=state, **chosen), limit=check_limit(limit), cursor=cursor)
         found = self._session.store().find_runs(_brief(query) if brief else query)
-        return RunPage(items=tuple(map(self._session.info, found.items)), cursor=found.cursor)
+        return RunPage(items=tuple(map(self._session.run_view, found.items)), cursor=found.cursor)
 
     def get(self, id: str, *, tenant: str | None = None) -> Run:
         """Return the run with that id; ``RunNotFound`` if the tenant has none."""
-        return self._session.info(self._record(id, tenant))
+        return self._session.run_view(self._record(id, tenant))
 
     def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:
         """Return how many runs there are in each state."""
@@ -136,7 +136,7 @@ class Runs:
             run = self._record(id, tenant)
             transition = cancelled_by_hand(run, store.now())
             if transition is None:
-                return self._session.info(run)
+                return self._session.run_view(run)
             if store.settle_runs([transition])[0]:
                 store.hint()
                 return self.get(id, tenant=tenant)
@@ -227,7 +227,7 @@ class Runs:
                 break
             _wait(store, seconds, is_endless=timeout is None)
             run = self._record(id, tenant)
-        return self._session.info(run)
+        return self._session.run_view(run)
 
     async def ajoin(self, id: str, timeout: Duration | None = None, *, tenant: str | None = None) -> Run:
         """``join``, awaited. Polls, and holds no thread while it waits."""
@@ -316,7 +316,7 @@ class Runs:
         return act_on_all(
             self._pages(replace(query, without=VALUES), limit),
             act,
-            lambda run: Key(run.tenant, run.id),
+            lambda run: ChangedItem(tenant=run.tenant, id=run.id),
             self._whole,
         )
 
@@ -324,7 +324,7 @@ class Runs:
         """Return runs with their payloads and results; without those that were purged meanwhile."""
         ids = tuple(run.id for run in runs)
         found = self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items
-        return [self._session.info(run) for run in found]
+        return [self._session.run_view(run) for run in found]
 
     def _retry_page(self, page: Sequence[RunRecord]) -> Answers:
         now = self._session.store().now()

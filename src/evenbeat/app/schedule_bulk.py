@@ -7,13 +7,13 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from evenbeat.app.bulk import Answers, Key, act_on_all, batches
+from evenbeat.app.bulk import Answers, act_on_all, batches
 from evenbeat.app.rows import ScheduleRows, audited_write
 from evenbeat.app.schedule_search import ScheduleSearch
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.core.results import BulkResult, Schedule
+from evenbeat.core.results import BulkResult, ChangedItem, Schedule
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import auditing
 from evenbeat.rules.changes import is_long
@@ -38,7 +38,7 @@ class BulkChange(NamedTuple):
         return act_on_all(
             batches(found, check_limit(limit)),
             None if dry_run else self._change_page,
-            lambda row: Key(row.tenant, row.name),
+            lambda row: ChangedItem(tenant=row.tenant, id=row.name),
             self.rows.views,
         )
 

@@ -16,6 +16,7 @@ from evenbeat.app.figures import MOST_FAILURES, MOST_TENANTS, FigureReader, Scop
 from evenbeat.app.forecasting import firing_schedules, forecast_of
 from evenbeat.app.lifecycle import Lifecycle
 from evenbeat.app.locks import Lock
+from evenbeat.app.metrics import MOST_SCHEDULES, read_metrics
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules import Schedules
@@ -23,6 +24,7 @@ from evenbeat.app.session import AppSession
 from evenbeat.app.tokens import Tokens
 from evenbeat.config import default_store
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_label
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
 from evenbeat.core.forecasts import Forecast, ForecastStep, TriggerExplanation
@@ -241,7 +243,15 @@ class Scheduler:
         the lock, and shown by ``LockHeld``.
         """
         owner = self._session.tenant_of(tenant)
-        return Lock(self._session.store, name, ttl, owner, description, timeout)
+        return Lock(
+            self._session.store,
+            name,
+            ttl,
+            owner,
+            description,
+            timeout,
+            note_failure=self._lifecycle.count_lock,
+        )
 
     def queues(self, period: Duration = "5m") -> list[QueueStats]:
         """Return each queue over all tenants: how many runs it holds, which live nodes take from it, and how
@@ -318,6 +328,18 @@ class Scheduler:
     def quarantine(self, *, tenant: str | None = None, all_tenants: bool = False) -> list[QuarantineNote]:
         """Return the schedules and runs that nodes can't process, each with the reason and what to do."""
         return self._figures.quarantine(tenant, all_tenants)
+
+    def metrics(self, *, tenant: str | None = None, schedules: int = MOST_SCHEDULES) -> str:
+        """Return all metrics in the text format of Prometheus, as ``GET /metrics`` does; with ``tenant``,
+        only what concerns that tenant.
+
+        Up to ``schedules`` schedules have series of their own; if there are more, none has. Needs
+        prometheus-client, which the extra ``metrics`` installs: ``ImportError`` without it.
+        """
+        if tenant is not None:
+            check_label(tenant, "tenant")
+        made = read_metrics(self._session.store(), tenant=tenant, schedules=schedules)
+        return made.encode()[0].decode()
 
     # -- times to come -------------------------------------------------------------------------------------
 
@@ -519,6 +541,7 @@ class Scheduler:
     anodes = twin(nodes)
     atenants = twin(tenants)
     aquarantine = twin(quarantine)
+    ametrics = twin(metrics)
     aforecast = twin(forecast)
     aexplain = twin(explain)
     astart = twin(start)

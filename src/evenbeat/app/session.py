@@ -79,7 +79,7 @@ class AppSession:
         check_label(tenant, "tenant")
         return tenant
 
-    def info(self, run: RunRecord) -> Run:
+    def run_view(self, run: RunRecord) -> Run:
         """Return a run as users see it."""
         return run_view(run, self.tasks)
 

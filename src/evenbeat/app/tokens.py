@@ -178,6 +178,7 @@ class Tokens:
     alist = twin(list)
     arevoke = twin(revoke)
     averify = twin(verify)
+    aworks = twin(works)
 
 
 def _change(action: AuditAction, record: Record, stored: _Stored) -> auditing.Change:

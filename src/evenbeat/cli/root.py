@@ -52,6 +52,9 @@ class Root(Reporting, LazyGroup):
             "stats": Lazy(
                 "evenbeat.cli.commands.stats", "Show how many runs started, failed and were late, over time."
             ),
+            "metrics": Lazy(
+                "evenbeat.cli.commands.metrics", "Print all metrics in the text format of Prometheus."
+            ),
             "failures": Lazy("evenbeat.cli.commands.failures", "Show failed runs, grouped by their error."),
             "tenants": Lazy("evenbeat.cli.commands.tenants", "List the tenants of the store."),
             "why": Lazy(

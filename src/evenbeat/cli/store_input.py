@@ -28,6 +28,7 @@ from evenbeat.errors import (
     ScheduleNotFound,
     StoreUnavailable,
 )
+from evenbeat.observe.phrases import command_line
 from evenbeat.stores.base import Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks.task import Tasks
@@ -173,14 +174,13 @@ def opened(
         raise Failed(str(error), _nearest(app, error.tenant, error.name)) from error
     except ScheduleExists as error:
         problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
-        raise Failed(problem, f"'evenbeat schedules show {error.name}' shows it") from error
+        show = command_line(f"schedules show {error.name}", error.tenant)
+        raise Failed(problem, f"'{show}' shows it") from error
     except RunNotFound as error:
         owner, slash, _ = error.run.partition("/")
         other = slash and owner != app.tenant
-        hint = (
-            f"of tenant {owner}? add --tenant {owner}" if other else "'evenbeat runs list' shows the newest"
-        )
-        raise Failed(str(error), hint) from error
+        hint = f"'{command_line('runs list', app.tenant)}' shows the newest"
+        raise Failed(str(error), f"of tenant {owner}? add --tenant {owner}" if other else hint) from error
     except InvalidTrigger:
         raise
     except InvalidValue as error:
@@ -236,7 +236,7 @@ def _nearest(app: Scheduler, tenant: str, name: str) -> str:
         return f"tenant {elsewhere[0]} has one: --tenant {elsewhere[0]}"
     if not any(row.tenant == tenant for row in rows):
         return f"there are no schedules of tenant {tenant}"
-    return "'evenbeat schedules list' shows those that are there"
+    return f"'{command_line('schedules list', tenant)}' shows those that are there"
 
 
 def _missing(store: Store) -> str | None:

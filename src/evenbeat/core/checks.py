@@ -58,7 +58,7 @@ def check_name(value: object, field: str) -> None:
 def check_label(value: object, field: str) -> None:
     """Refuse a tenant or queue that is not valid.
 
-    Stricter than names: in keys of Redis, a : or / and more text follows them.
+    Stricter than names: in the keys of Redis, a : or a / follows a tenant or queue, so they contain neither.
     """
     if not (isinstance(value, str) and _LABEL.fullmatch(value)):
         raise InvalidValue(f"{field} {shown(value)} is not {LABELS}", field=field, value=value)
@@ -86,7 +86,7 @@ def read_priority(value: object) -> int:
 
 
 def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
-    """Refuse a schedule that no store should hold, naming the field and the value (R14)."""
+    """Refuse a schedule that no store should hold, naming the field and the value."""
     check_label(schedule.tenant, "tenant")
     check_name(schedule.name, "name")
     check_label(schedule.queue, "queue")

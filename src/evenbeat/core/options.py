@@ -322,6 +322,22 @@ SETTINGS: Options = {
             help="Addresses or networks of proxies whose X-Forwarded-For is believed, separated by commas.",
         ),
         Option(
+            name="web_metrics",
+            kind="choice",
+            default="token",
+            choices=("token", "open"),
+            help="Whether `GET /metrics` needs a token. `open` shows the figures of all tenants to everybody "
+            "who reaches the port.",
+        ),
+        Option(
+            name="metrics_schedules",
+            kind="count",
+            default=1_000,
+            high=100_000,
+            help="Up to so many schedules have metrics of their own; with more schedules, none has. 0: "
+            "schedules never have metrics of their own.",
+        ),
+        Option(
             name="log_format",
             kind="choice",
             default="text",

@@ -187,6 +187,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     fired_by: str | None = None
     """The node that fired its tick."""
+    trace: str | None = None
+    """Who enqueued it: a W3C ``traceparent``, some 55 characters. None for ticks, and without tracing."""
     earlier: str | None = None
     """The attempts before the present one, as JSON text: see ``json_text.with_attempt``."""
     settled: str | None = None

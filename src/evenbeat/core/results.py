@@ -260,6 +260,14 @@ class RefusedItem(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class ChangedItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A run or a schedule that a bulk change has changed."""
+
+    tenant: str
+    id: str
+    """The id of the run, or the name of the schedule."""
+
+
 class BulkResult(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """The outcome of a bulk change, such as ``runs.retry_all`` or ``schedules.pause_all``."""
 
@@ -267,6 +275,8 @@ class BulkResult(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """How many runs or schedules were found."""
     done: int
     """How many of them were changed; 0 for a dry run."""
+    changed: tuple[ChangedItem, ...]
+    """Those that were changed."""
     refused: tuple[RefusedItem, ...]
     """The others, each with the reason."""
     more: bool

@@ -67,7 +67,7 @@ class Document(Mapping[str, Any]):
         """Whether the lock is known to be lost: another processor may have the document by now."""
         return self._lost
 
-    def check(self) -> None:
+    def raise_if_lost(self) -> None:
         """Raise ``DocumentLockLost`` if the lock is known to be lost: for handlers that take long."""
         if self._lost:
             raise DocumentLockLost(self.id)

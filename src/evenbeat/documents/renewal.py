@@ -87,10 +87,11 @@ class LockRenewer:
 def first_lock(duration: int) -> int:
     """Return for how long to lock a document at first: a little longer than ``duration``.
 
-    A document that is due at a full second is locked at that second, and often for minutes: the end of the
-    lock would be one of the document's next ticks. A worker that writes late, after the owner has moved the
-    document and others have processed it, would take that tick for its own lock. All locks are extended by
-    the same amount, so that locks of different milliseconds differ.
+    Many documents are due at a full second, and many locks last for whole minutes. So without the extra time
+    the end of a lock could equal a later tick of its document. Suppose that the owner moves the document, and
+    that it comes to that tick: a worker that writes late would take the tick for the end of its own lock.
+    Every lock gets the same extra time, so that locks which begin at different milliseconds also end at
+    different ones.
     """
     return duration + min(duration // 10, 501)
 
@@ -103,11 +104,16 @@ def _jitter(duration: int) -> int:
 def _renewed(ends: tuple[Instant, ...], now: Instant, duration: int, jitter: int) -> tuple[Instant, ...]:
     """Return the ends that a lock may have once its renewal was sent, the wanted one last.
 
-    A renewal that was not answered is sent again while it would still last for half of ``duration``. A new
-    end is one that no other worker writes: others may take the document when its first end has come, and lock
-    it for ``duration`` from then on, so this end is earlier than that; and it is odd, as no tick of a cron
-    is, and not regular, as intervals are. So there are never many ends, and a lock that ended long ago is
-    renewed in several steps.
+    If a renewal was not answered, and its end is at least half of ``duration`` away, the same end is sent
+    again. So a lock never has many possible ends.
+
+    Otherwise the lock gets a new end, which must differ from every value that others write:
+
+    - Another worker may take the document at the first possible end, and lock it for ``duration`` from then
+      on. The new end is earlier than the end of that lock. So a lock that ended long ago is renewed in
+      several steps.
+    - No tick of a cron is odd, and ticks of an interval are regular. The new end is odd, and has a random
+      part.
     """
     if len(ends) > 1 and ends[-1] - now >= duration // 2:
         return ends

@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from evenbeat.core.clocks import steady_clock
-from evenbeat.core.records import RunRecord
+from evenbeat.core.durations import write_duration
+from evenbeat.core.records import AttemptOutcome, RunRecord
 from evenbeat.errors import InvalidValue, RunCancelled
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
+from evenbeat.observe.tracing import AttemptSpan
 from evenbeat.processes import begun, forks
 from evenbeat.tasks.context import RunContext, RunControl
 from evenbeat.tasks.conversion import Unfit
@@ -206,6 +208,24 @@ def raised(attempt: Attempt, error: BaseException) -> Outcome:
     if misfit is not None:
         return Outcome("unfit", error=f"{InvalidValue.__name__}: {misfit}")
     return Outcome("raised", error=describe(error))
+
+
+def end_span(span: AttemptSpan, attempt: Attempt, outcome: Outcome) -> None:
+    """End the span of an attempt with this outcome. If the worker has decided otherwise meanwhile, its
+    decision counts: the outcome is ignored."""
+    reason, error = attempt.control.cancel_reason, outcome.error
+    if outcome.kind == "stopped" or attempt.is_decided:
+        how = _STOPPED.get(reason or "", "failed")
+        if how == "failed" and reason == "timeout":
+            error = f"timed out after {write_duration(attempt.run.execution.timeout or 0)}"
+    else:
+        how = _HOW.get(outcome.kind, "failed")
+    is_error = how in ("failed", "lost")
+    span.end(how, error or f"the attempt was {how}" if is_error else None, attempt.exception)
+
+
+_HOW: dict[str, AttemptOutcome] = {"returned": "succeeded", "died": "lost"}
+_STOPPED: dict[str, AttemptOutcome] = {"cancelled": "cancelled", "stopping": "handed back", "lost": "lost"}
 
 
 def _misfit(attempt: Attempt) -> InvalidValue | None:

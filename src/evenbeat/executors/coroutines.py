@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from evenbeat.executors.base import Attempt, Ended, Outcome, describe, raised, returned
+from evenbeat.executors.base import Attempt, Ended, Outcome, describe, end_span, raised, returned
 from evenbeat.executors.coroutine_pool import CoroutinePool
 from evenbeat.observe.run_logs import current_log
+from evenbeat.observe.tracing import start_span
 from evenbeat.processes import forks
 
 
@@ -29,19 +30,23 @@ class CoroutineExecutor(CoroutinePool[Attempt, Outcome]):
         # A task has a context of its own: there is nothing to reset.
         current_log.set(attempt.log)
         born = forks.generation
+        span = start_span(attempt.run)
         try:
             value = await attempt.task.function(
                 **attempt.task.arguments(attempt.run.payload, attempt.context)
             )
             forks.leave_if_since(born)
-            return returned(attempt, value)
+            outcome = returned(attempt, value)
         except asyncio.CancelledError as error:
             forks.leave_if_since(born, error)
             reason = attempt.control.cancel_reason
-            return raised(attempt, error) if reason is None else Outcome("stopped", error=reason)
+            outcome = raised(attempt, error) if reason is None else Outcome("stopped", error=reason)
         except BaseException as error:  # also SystemExit: it would end the loop
             forks.leave_if_since(born, error)
-            return raised(attempt, error)
+            outcome = raised(attempt, error)
+        if span is not None:
+            end_span(span, attempt, outcome)
+        return outcome
 
     def _broken(self, error: Exception) -> Outcome:
         return Outcome("raised", error=f"the event loop broke: {describe(error)}")

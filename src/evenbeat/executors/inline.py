@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from evenbeat.executors.base import Attempt, Ended, Outcome, raised, returned
+from evenbeat.executors.base import Attempt, Ended, Outcome, end_span, raised, returned
 from evenbeat.observe.run_logs import current_log
+from evenbeat.observe.tracing import start_span
 
 
 class InlineExecutor:
@@ -31,12 +32,19 @@ class InlineExecutor:
 
 def _execute(attempt: Attempt) -> Outcome:
     token = current_log.set(attempt.log)
+    span = start_span(attempt.run)
     try:
         value = attempt.task.function(**attempt.task.arguments(attempt.run.payload, attempt.context))
-        return returned(attempt, asyncio.run(value) if attempt.task.executor == "async" else value)
+        outcome = returned(attempt, asyncio.run(value) if attempt.task.executor == "async" else value)
     except KeyboardInterrupt:
-        raise  # by who runs the tests: elsewhere no job gets it
+        # By who runs the tests: elsewhere no job gets it.
+        if span is not None:
+            span.end("cancelled")
+        raise
     except BaseException as error:  # as in threads
-        return raised(attempt, error)
+        outcome = raised(attempt, error)
     finally:
         current_log.reset(token)
+    if span is not None:
+        end_span(span, attempt, outcome)
+    return outcome

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +22,13 @@ from typing import IO, Any
 import msgspec
 
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.executors.base import Attempt, Ended, Outcome, describe
+from evenbeat.executors.base import Attempt, Ended, Outcome, describe, end_span
 from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Key, Line, Logged, Mine, Place
 from evenbeat.executors.messages import Ended as Said
 from evenbeat.executors.pool import Pool
 from evenbeat.observe.capture import keep
 from evenbeat.observe.run_logs import RunLog, current_log
+from evenbeat.observe.tracing import start_span
 from evenbeat.processes.channel import Channel
 from evenbeat.processes.signals import KILL, describe_exit, end_group
 from evenbeat.tasks.task import Task
@@ -144,20 +146,27 @@ class Child:
         key = Key(*attempt.key)
         if attempt.control.cancel_reason is not None:  # set while the process was starting
             channel.send(Ask(key, attempt.control.cancel_reason))
-        began = False
+        began_at: int | None = None
         while (message := channel.receive()) is not None:
             if message.of != key:
                 _receive_late(message, channel)
             elif isinstance(message, Said):
                 return Outcome(message.kind, message.result, message.error)
             elif isinstance(message, Began):
-                began = True
+                began_at = time.time_ns()
             else:
                 self._receive(attempt, message, channel)
         code = self._reap()
         if self._killed:
-            return Outcome("stopped", error=attempt.control.cancel_reason)
-        return Outcome("died", error=f"the process died with {describe_exit(code)}") if began else None
+            outcome = Outcome("stopped", error=attempt.control.cancel_reason)
+        elif began_at is None:
+            return None
+        else:
+            outcome = Outcome("died", error=f"the process died with {describe_exit(code)}")
+        # The span that the process had started is lost with it.
+        if began_at is not None and (span := start_span(attempt.run, began_at)) is not None:
+            end_span(span, attempt, outcome)
+        return outcome
 
     def _receive(
         self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]

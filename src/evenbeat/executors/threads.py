@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evenbeat.executors.base import Attempt, Ended, Outcome, raised, returned
+from evenbeat.executors.base import Attempt, Ended, Outcome, end_span, raised, returned
 from evenbeat.executors.pool import Pool
 from evenbeat.observe.run_logs import current_log
+from evenbeat.observe.tracing import AttemptSpan, start_span
 from evenbeat.processes import forks
 
 
@@ -40,12 +41,17 @@ def execute(attempt: Attempt) -> Outcome:
     """Call the function of an attempt, here. Whatever it raises is an outcome."""
     token = current_log.set(attempt.log)
     born = forks.generation
+    span: AttemptSpan | None = None
     try:
+        span = start_span(attempt.run)
         value = attempt.task.function(**attempt.task.arguments(attempt.run.payload, attempt.context))
         forks.leave_if_since(born)
-        return returned(attempt, value)
+        outcome = returned(attempt, value)
     except BaseException as error:  # also SystemExit: a task that exits harms nobody
         forks.leave_if_since(born, error)
-        return raised(attempt, error)
+        outcome = raised(attempt, error)
     finally:
         current_log.reset(token)
+    if span is not None:
+        end_span(span, attempt, outcome)
+    return outcome

@@ -20,6 +20,7 @@ from evenbeat.node.duties import Duty, PeriodicDuties
 from evenbeat.node.lanes import Lane
 from evenbeat.node.leases import LeaseRenewer
 from evenbeat.node.loop import LONGEST_BACKOFF, Loop
+from evenbeat.node.metered_store import metered
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
@@ -117,7 +118,8 @@ class Node:
         self.name = name or node_name()
         self.pid = os.getpid()
         self._probe = DescriptorProbe()
-        self._store = store
+        self.counting = Counting()
+        self._store = metered(store, self.counting)
         self._events = events
         self._settings = settings
         self._loops: list[Loop] = []
@@ -125,7 +127,6 @@ class Node:
         self._worker_loop: Loop | None = None
         self._leases_loop: Loop | None = None
         self._worker: Worker | None = None
-        self._counting = Counting()
         self._signals = Signals() if signals is None else signals
         self._on_hint = on_hint
         """Called when something in the store may have changed."""
@@ -133,29 +134,29 @@ class Node:
         self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
         if worker:
-            self._add_worker(tasks)
+            self._add_worker(store, tasks)
         if ticker:
             firing = Ticker(
-                store,
+                self._store,
                 events,
                 self._wake_worker,
                 name=self.name,
-                counting=self._counting,
+                counting=self.counting,
                 signals=self._signals,
             )
             self._ticker_loop = self._loop("ticker", firing.step)
         self._presence = Presence(
-            store, self._info(tasks, ticker=ticker, worker=worker), running=lambda: self._running
+            self._store, self._info(tasks, ticker=ticker, worker=worker), running=lambda: self._running
         )
-        self._rollups = Rollups(store, self._counting, self.name, ticker=ticker, worker=worker)
-        reaper = Reaper(store, events, settings.lease, counting=self._counting, signals=self._signals)
-        duties: list[Duty] = [self._presence, reaper, Pruner(store, settings.retention), self._rollups]
+        self._rollups = Rollups(self._store, self.counting, self.name, ticker=ticker, worker=worker)
+        reaper = Reaper(self._store, events, settings.lease, counting=self.counting, signals=self._signals)
+        duties: list[Duty] = [self._presence, reaper, Pruner(self._store, settings.retention), self._rollups]
         self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
         self._status_writer = StatusWriter(
             "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
         )
 
-    def _add_worker(self, tasks: Tasks) -> None:
+    def _add_worker(self, store: Store, tasks: Tasks) -> None:
         settings = self._settings
         self._worker = Worker(
             self._store,
@@ -167,11 +168,13 @@ class Node:
             lease=settings.lease,
             wake=self._wake_worker,
             wake_leases=self._wake_leases,
-            counting=self._counting,
+            counting=self.counting,
             signals=self._signals,
         )
         self._worker_loop = self._loop("worker", self._worker.step)
-        renewer = LeaseRenewer(self._store, self._worker, settings.lease)
+        renewer = LeaseRenewer(
+            metered(store, self.counting, settle_runs="heartbeat"), self._worker, settings.lease
+        )
         # After an outage, reapers wait for a third of their lease. Retry much sooner, so that this node
         # renews first, also if other nodes have shorter leases.
         backoff = min(_RENEW_AGAIN, settings.lease / 12_000)
@@ -202,7 +205,7 @@ class Node:
 
     def now(self) -> Instant:
         """Return the time of the store's clock. Every step begins with this call."""
-        self._counting.note_alive()
+        self.counting.note_alive()
         self._check_descriptors()
         return self._store.now()
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.rules.waiting import Taker
@@ -144,8 +144,16 @@ def _node(record: Record) -> LiveNode:
         kinds=kinds,
         slots={str(kind): number for kind, number in numbers if isinstance(number, int)},
         version=fields["version"] if isinstance(fields.get("version"), str) else None,
-        **{name: _number(fields.get(name)) for name in ("started_at", "seen_at", "running")},
+        started_at=_instant(fields.get("started_at")),
+        seen_at=_instant(fields.get("seen_at")),
+        running=_number(fields.get("running")),
     )
+
+
+def _instant(value: object) -> Instant | None:
+    """Return an instant of the calendar; None for any other value."""
+    number = _number(value)
+    return number if number is not None and FIRST <= number <= LAST else None
 
 
 def _number(value: object) -> int | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.counters import CounterWriter
 from evenbeat.node.counting import Counting, Period
 from evenbeat.rules.rollups import (
     KEPT,
@@ -54,17 +55,20 @@ class Rollups:
         self._node = node
         self._ticker = ticker
         self._worker = worker
+        self._counters = CounterWriter(store, counting, node)
 
     def step(self, now: Instant) -> Instant:
         """Write the minutes that are over, also those in which nothing happened: the records show that the
         node was alive."""
         self.write(now)
         self._delete_old(now)
+        self._counters.fold(now)
         return start_of("minute", now) + MINUTE
 
     def write(self, now: Instant, *, is_last: bool = False) -> None:
         """Write all figures that are not written yet; if ``is_last``, also those of the present minute."""
-        for period in self._counting.take(now, is_last=is_last):
+        periods = self._counting.take(now, is_last=is_last)
+        for period in periods:
             tallies = period.tallies
             try:
                 is_written = self._is_needless(period) or self._put(period, now)
@@ -76,6 +80,17 @@ class Rollups:
                 is_written = True
             if is_written:
                 self._counting.mark_written(period, tallies)
+        if periods:
+            self._write_counters(now, is_last)
+
+    def _write_counters(self, now: Instant, is_last: bool) -> None:
+        try:
+            self._counters.write(now, is_last=is_last)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # The next minute writes them: each write holds all counts.
+            _log.exception("counters can't be written", extra={"component": "rollups", "node": self._node})
 
     def _is_needless(self, period: Period) -> bool:
         """Return whether a record would say nothing: a supervisor is not a node, and it counted nothing."""

@@ -266,6 +266,7 @@ class Worker:
         self._logs += attempt.log.take(last=True)
         if outcome.kind == "lost":
             self.held.pop(attempt.key, None)
+            self._counting.count("lease_losses")
             self._notify(attempt, "lost", now)
             return None
         end = decide_end(attempt, outcome, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -107,7 +108,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def configure(
     form: Literal["text", "json"] = "text", level: str = "INFO", stream: TextIO | None = None
 ) -> None:
-    """Send all logs to ``stream``, by default stderr, and also the exceptions that end threads.
+    """Send all logs to ``stream``, by default stderr, and also the exceptions that end threads or that
+    Python ignores.
 
     For programs; a library leaves logging alone.
     """
@@ -117,6 +119,22 @@ def configure(
     root.addHandler(handler)
     root.setLevel(level)
     threading.excepthook = _log_thread
+    sys.unraisablehook = _log_ignored
+
+
+def start_new_line() -> None:
+    """End the line that another process may have left unfinished on our stream when it died.
+
+    Otherwise the next record would follow on that line, where a reader of JSON lines misses it. If the line
+    was finished, this writes an empty one.
+    """
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and isinstance(
+            handler.formatter, JsonFormatter | TextFormatter
+        ):
+            with handler.lock or contextlib.nullcontext(), contextlib.suppress(OSError, ValueError):
+                handler.stream.write("\n")
+                handler.flush()
 
 
 def _log_thread(failed: threading.ExceptHookArgs) -> None:
@@ -127,4 +145,17 @@ def _log_thread(failed: threading.ExceptHookArgs) -> None:
         "a thread ended with an exception",
         exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback),
         extra={"thread_name": None if failed.thread is None else failed.thread.name},
+    )
+
+
+def _log_ignored(ignored: sys.UnraisableHookArgs) -> None:
+    """Log an exception that Python can't raise, such as one of a destructor, and would print in pieces."""
+    if sys.is_finalizing():  # modules that logging needs may be gone
+        sys.__unraisablehook__(ignored)
+        return
+    where = getattr(ignored.object, "__qualname__", type(ignored.object).__qualname__)
+    _log.error(
+        "an exception was ignored",
+        exc_info=(ignored.exc_type, ignored.exc_value, ignored.exc_traceback),  # type: ignore[arg-type]  # maybe None
+        extra={"where": where},
     )

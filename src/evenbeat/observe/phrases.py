@@ -1,4 +1,4 @@
-"""Lengths of time, dates and numbers of things, as people read them."""
+"""Lengths of time, dates, numbers of things and commands, as people read them."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ def some(names: Sequence[str], most: int, more: int = 0) -> str:
     """Return the first names, and how many others there are: ``a, b and 3 more``. ``more`` are not listed."""
     rest = len(names) + more - most
     return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def command_line(words: str, tenant: str) -> str:
+    """Return a command that works when it is pasted: ``evenbeat schedules resume nightly --tenant acme``."""
+    return f"evenbeat {words}" + ("" if tenant == "default" else f" --tenant {tenant}")
 
 
 def timespec(instants: list[int]) -> str:

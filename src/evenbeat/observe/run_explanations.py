@@ -10,7 +10,7 @@ from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.records import RunRecord
-from evenbeat.observe.phrases import count, date_time, measured, timespec
+from evenbeat.observe.phrases import command_line, count, date_time, measured, timespec
 from evenbeat.observe.reasons import wait_reason
 from evenbeat.rules.attempts import ended_attempts
 from evenbeat.rules.error_groups import error_line
@@ -58,7 +58,7 @@ class Speaker(NamedTuple):
         return Fact(text=text, at=None if at is None else self.moment(at))
 
     def command(self, words: str) -> str:
-        return f"evenbeat {words}" + ("" if self.tenant == "default" else f" --tenant {self.tenant}")
+        return command_line(words, self.tenant)
 
 
 def run_why(

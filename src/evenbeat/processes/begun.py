@@ -82,6 +82,7 @@ class Begun:
 
     def leave(self) -> None:
         """Record that this process ends in order, and has handed back its runs if the store was available."""
+        self.check_descriptors()  # without them it could not hand back anything
         self._memory[_LEFT] = 1
 
     def has_left(self) -> bool:

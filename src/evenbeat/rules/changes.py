@@ -268,6 +268,7 @@ def run_now(
     now: Instant,
     active: tuple[Active, ...] = (),
     payload: str | None = None,
+    trace: str | None = None,
 ) -> Planned | None:
     """Add a run at once, beside the ticks; None if the schedule's policies do not allow it.
 
@@ -293,6 +294,7 @@ def run_now(
         scheduled_at=now,
         run_at=now,
         created_at=now,
+        trace=trace,
     )
     return Planned(replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1), (run,))
 

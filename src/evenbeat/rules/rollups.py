@@ -46,7 +46,11 @@ TOOK = len(_NUMBERS) + len(REASONS)
 """The place of the first bucket of durations in a tally."""
 LATE = TOOK + BUCKETS
 """The place of the first bucket of lateness in a tally."""
-SIZE = LATE + BUCKETS
+TOOK_SUM = LATE + BUCKETS
+"""The place of the sum of all durations in a tally, in microseconds."""
+LATE_SUM = TOOK_SUM + 1
+"""The place of the sum of all lateness in a tally, in microseconds."""
+SIZE = LATE_SUM + 1
 
 Tally: TypeAlias = list[int]
 Name: TypeAlias = tuple[str, str | None, str]
@@ -78,6 +82,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     skipped: dict[str, int] = {}
     took: dict[int, int] = {}
     late: dict[int, int] = {}
+    took_us: int = 0
+    late_us: int = 0
 
 
 class TenantCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -190,7 +196,9 @@ def to_counts(tally: Tally) -> Counts:
         **dict(zip(_NUMBERS, tally, strict=False)),
         skipped={reason: tally[at] for reason, at in SKIPPED.items() if tally[at]},
         took={at: number for at, number in enumerate(tally[TOOK:LATE]) if number},
-        late={at: number for at, number in enumerate(tally[LATE:]) if number},
+        late={at: number for at, number in enumerate(tally[LATE:TOOK_SUM]) if number},
+        took_us=tally[TOOK_SUM],
+        late_us=tally[LATE_SUM],
     )
 
 
@@ -236,12 +244,19 @@ def add_counts(tally: Tally, counts: Counts) -> None:
         for reason, number in counts.skipped.items():
             if reason in SKIPPED:
                 tally[SKIPPED[reason]] += number
+    tally[TOOK_SUM] += counts.took_us
+    tally[LATE_SUM] += counts.late_us
     for at, number in counts.took.items():
         if 0 <= at < BUCKETS:
             tally[TOOK + at] += number
     for at, number in counts.late.items():
         if 0 <= at < BUCKETS:
             tally[LATE + at] += number
+
+
+def add_tallies(tally: Tally, other: Tally) -> None:
+    """Add the second tally to the first."""
+    tally[:] = map(add, tally, other)
 
 
 def merged(first: Rollup, second: Rollup) -> Rollup:

@@ -187,21 +187,27 @@ class NodeProcess:
                 self._drain.put(timedelta(milliseconds=message.deadline))
             elif isinstance(message, Hurry) and self._node is not None:
                 self._node.hurry()
+        self._check_descriptors()
         self._drain.put(None)  # the supervisor is gone
 
     def _beat(self) -> None:
         """Send ``Alive`` messages until the supervisor is gone."""
         pauses = Pauses()
         while True:
-            if begun.here is not None:
-                begun.here.check_descriptors()
+            self._check_descriptors()
             resumed = pauses.check(time.monotonic())
             status = None if self._node is None else self._node.status()
             if status is not None:
                 status = status._replace(loops=forgive(status.loops, resumed))
             if not self._channel.send(Alive(status)):
-                return
+                break
             time.sleep(self._begin.beat)
+        self._check_descriptors()
+
+    def _check_descriptors(self) -> None:
+        """End this process if a job closed its descriptors, which looks as if the supervisor were gone."""
+        if begun.here is not None:
+            begun.here.check_descriptors()
 
 
 class StuckThreads:

@@ -31,6 +31,7 @@ from evenbeat.node.rollups import Rollups
 from evenbeat.node.worker import SETTLE_BATCH
 from evenbeat.observe.health import SILENT
 from evenbeat.observe.health_server import HealthServer
+from evenbeat.observe.logs import start_new_line
 from evenbeat.observe.status_files import LoopStatus, NodeStatus, StatusWriter
 from evenbeat.processes.signals import KILL, describe_exit, end_group, stop_signals
 from evenbeat.supervision.children import Child, Children, Messages, backoff, kill
@@ -275,16 +276,17 @@ class Supervisor:
         exit_text = describe_exit(child.process.returncode)
         fields = {"node": child.name, "pid": child.process.pid}
         why = f"its process died with {exit_text}"
-        if child.begun.has_lost_descriptors():
-            why = "a job closed file descriptors of its process that it had not opened"
-            _log.error(
-                "a job closed file descriptors that it had not opened, its process is replaced", extra=fields
-            )
         # Not by the exit code, which a job may choose.
         is_orderly = child.begun.has_left()
         if not is_orderly:
             # The processes that its jobs have started end, too: the runs begin again elsewhere.
             end_group(child.process, KILL)
+            start_new_line()
+        if child.begun.has_lost_descriptors():
+            why = "a job closed file descriptors of its process that it had not opened"
+            _log.error(
+                "a job closed file descriptors that it had not opened, its process is replaced", extra=fields
+            )
         if child.failure is None:
             level = logging.INFO if is_orderly else logging.ERROR
             _log.log(level, "a process has ended", extra={**fields, "exit": exit_text.split()[-1]})
@@ -298,6 +300,7 @@ class Supervisor:
 
     def _kill(self, child: Child, dead: DeadChildRuns) -> None:
         kill(child)
+        start_new_line()
         self._remove(child, at_once=True)
         self._hand_back.add(dead)
 

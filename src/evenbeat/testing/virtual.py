@@ -100,6 +100,7 @@ class VirtualScheduler:
         self.nodes = app.nodes
         self.tenants = app.tenants
         self.quarantine = app.quarantine
+        self.metrics = app.metrics
         self.lock = app.lock
         self.events = app.events
         self.on_event = app.on_event

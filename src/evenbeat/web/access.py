@@ -51,6 +51,9 @@ class Principal(NamedTuple):
 LOCAL = Principal("local", "admin", None)
 """Every sender to a server without tokens, which is bound to a loopback address."""
 
+ANYBODY = Principal("anybody", "viewer", None, token="anybody")  # noqa: S106  # the id of no token
+"""Every sender without a token, where the settings ask for none. They share the limits of one token."""
+
 
 class Gate:
     """Checks where requests come from, and their tokens."""

@@ -24,13 +24,14 @@ from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, NAMES, RUN_ID_PAT
 from evenbeat.core.json_form import json_form
 from evenbeat.errors import EvenbeatError, shown
 from evenbeat.web import problems
-from evenbeat.web.access import Principal, authorize, foreign_tenant
+from evenbeat.web.access import ANYBODY, Principal, authorize, foreign_tenant
 from evenbeat.web.binding import LONGEST_BODY, read_body, read_query
-from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, TABLE, Call, Endpoint, Reply
+from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, PREFIX, TABLE, Call, Endpoint, Reply
 from evenbeat.web.problems import Refused
 from evenbeat.web.state import WebState
 
-PREFIX = "/api/v1"
+METRICS = "/metrics"
+"""The path that the settings may open to requests without a token."""
 # Seconds in which the body of a request must arrive.
 BODY_PATIENCE = 30.0
 PATH_PATTERNS = {
@@ -53,12 +54,9 @@ def routes(state: WebState, endpoints: Iterable[Endpoint] = TABLE) -> list[Route
     """Return a route for each path. It answers every method: 405 lists those of the path."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for each in endpoints:
-        paths.setdefault(each.path, {})[each.method] = each
+        paths.setdefault(each.url, {})[each.method] = each
     ordered = sorted(paths.items(), key=lambda item: _rank(item[0]))
-    return [
-        _route(state, PREFIX + _pattern(path), partial(_dispatch, state, methods))
-        for path, methods in ordered
-    ]
+    return [_route(state, _pattern(path), partial(_dispatch, state, methods)) for path, methods in ordered]
 
 
 def _rank(path: str) -> int:
@@ -66,12 +64,12 @@ def _rank(path: str) -> int:
     if ":path" in _pattern(path) and not _has_verb(path):
         return 2
     # Starlette tries the patterns in turn, about 1 us each. Schedules are asked for most often.
-    return 0 if path.startswith("/schedules") else 1
+    return 0 if path.startswith(f"{PREFIX}/schedules") else 1
 
 
 def _pattern(path: str) -> str:
     # The ids of ticks' runs have slashes; the ids that users choose have none.
-    return path.replace("{id}", "{id:path}") if path.startswith("/runs/") else path
+    return path.replace("{id}", "{id:path}") if path.startswith(f"{PREFIX}/runs/") else path
 
 
 def _has_verb(path: str) -> bool:
@@ -122,9 +120,10 @@ def problem_response(refused: Refused) -> Response:
 
 
 async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Request) -> Response:
-    principal = await admitted(state, request)
     wanted = "GET" if request.method == "HEAD" else request.method
     found = methods.get(wanted)
+    is_open = found is not None and found.url == METRICS and state.settings.open_metrics
+    principal = await admitted(state, request, is_open=is_open)
     if found is None:
         allowed = ", ".join(sorted({*methods, *(("HEAD",) if "GET" in methods else ())}))
         raise Refused(
@@ -146,7 +145,7 @@ async def _read_call(
     state: WebState, principal: Principal, tenant: str | None, found: Endpoint, query: Any, request: Request
 ) -> Call[Any, Any]:
     raw = await _body_in_time(request) if found.method != "GET" else b""
-    body = read_body(raw, request.headers.get("content-type", ""), found.body)
+    body = read_body(raw, request.headers.get("content-type", ""), found.body, found.query)
     return Call(
         state=state,
         app=state.app,
@@ -158,6 +157,7 @@ async def _read_call(
         if_revision=_if_revision(request, found),
         idempotency_key=_idempotency_key(request, found),
         last_event_id=request.headers.get("last-event-id"),
+        accept=request.headers.get("accept", ""),
     )
 
 
@@ -193,8 +193,9 @@ def _check_path(parameters: Mapping[str, str]) -> None:
             )
 
 
-async def admitted(state: WebState, request: Request) -> Principal:
-    """Return the sender of the request, after the checks of its origin and its token."""
+async def admitted(state: WebState, request: Request, *, is_open: bool = False) -> Principal:
+    """Return the sender of the request, after the checks of its origin and its token. ``is_open``: a request
+    without a token is accepted."""
     headers = request.headers
     state.gate.check_origin(headers.get("host"), headers.get("origin"))
     peer = request.client.host if request.client is not None else ""
@@ -202,6 +203,8 @@ async def admitted(state: WebState, request: Request) -> Principal:
     forwarded = ", ".join(headers.getlist("x-forwarded-for")) or None
     address = state.gate.address(peer, forwarded)
     authorization = headers.get("authorization")
+    if is_open and authorization is None:
+        return ANYBODY
     known = state.gate.recognise(authorization, address)
     if known is not None:
         return known

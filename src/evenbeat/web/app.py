@@ -6,14 +6,27 @@ from collections.abc import Iterable
 
 from starlette.types import Receive, Scope, Send
 
+from evenbeat.app.metrics import MOST_SCHEDULES
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.web.api import starlette_app
-from evenbeat.web.endpoints import about, alerts, audit, doctor, events, figures, runs, schedules, tokens, why
+from evenbeat.web.endpoints import (
+    about,
+    alerts,
+    audit,
+    doctor,
+    events,
+    figures,
+    metrics,
+    runs,
+    schedules,
+    tokens,
+    why,
+)
 from evenbeat.web.health import health_routes
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, alerts, doctor, audit, events, tokens, about)
+ENDPOINTS = (schedules, runs, why, figures, metrics, alerts, doctor, audit, events, tokens, about)
 """The modules whose endpoints are served."""
 
 
@@ -42,6 +55,8 @@ def web_app(
     needs_token: bool = True,
     hosts: Iterable[str] = (),
     proxies: Iterable[str] = (),
+    open_metrics: bool = False,
+    metrics_schedules: int = MOST_SCHEDULES,
     public_url: str | None = None,
     allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebApp:
@@ -49,7 +64,8 @@ def web_app(
 
     ``hosts`` are the accepted Host headers, besides loopback names, with the port unless it is the scheme's
     own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For is believed. Without
-    ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address.
+    ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address. With
+    ``open_metrics``, ``GET /metrics`` needs no token; ``metrics_schedules`` is the bound of ``app.metrics``.
 
     ``public_url`` and ``allow_private_webhooks`` override the options of the scheduler for alerts that this
     process sends.
@@ -58,6 +74,8 @@ def web_app(
         needs_token=needs_token,
         hosts=hosts,
         proxies=proxies,
+        open_metrics=open_metrics,
+        metrics_schedules=metrics_schedules,
         public_url=public_url,
         allow_private_webhooks=allow_private_webhooks,
     )

@@ -66,15 +66,18 @@ def read_query(pairs: Iterable[tuple[str, str]], kind: type[S]) -> S:
             raise _invalid(f"there is no parameter {name}", name, text, _nearest(name, properties))
         if name in values:
             raise _invalid(f"the parameter {name} is given twice", name, text)
-        values[name] = _value(name, text, properties[name])
+        values[name] = _value(text, properties[name])
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise _refusal(error, values, kind) from None
 
 
-def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
-    """Return the body of a request; an empty one counts as an object without fields."""
+def read_body(raw: bytes, content_type: str, kind: type[S], query: type[msgspec.Struct] = Nothing) -> S:
+    """Return the body of a request; an empty one counts as an object without fields.
+
+    ``query`` has the parameters of the same request: a refusal says so if one of them is in the body.
+    """
     if not raw:
         raw = b"{}"
     elif content_type.partition(";")[0].strip().lower() != "application/json":
@@ -107,7 +110,7 @@ def read_body(raw: bytes, content_type: str, kind: type[S]) -> S:
     try:
         return msgspec.convert(_with_whole_numbers(value), kind)
     except msgspec.ValidationError as error:
-        raise _refusal(error, value, kind) from None
+        raise _refusal(error, value, kind, query) from None
 
 
 def _with_whole_numbers(value: Any) -> Any:
@@ -147,14 +150,15 @@ def _value_at(value: Any, path: str) -> Any:
     for name in _PART.findall(path):
         if isinstance(value, dict):
             value = value.get(name)
-        elif isinstance(value, list) and name[1:-1].isdigit() and int(name[1:-1]) < len(value):
+        elif isinstance(value, list):
             value = value[int(name[1:-1])]
         else:
             return None
     return value
 
 
-def _value(name: str, text: str, schema: dict[str, Any]) -> Any:
+def _value(text: str, schema: dict[str, Any]) -> Any:
+    """Return the value that a text stands for; the text itself if it does not fit, which is refused later."""
     kind = schema.get("type")
     if kind == "boolean" and text in ("true", "false"):
         return text == "true"
@@ -162,18 +166,23 @@ def _value(name: str, text: str, schema: dict[str, Any]) -> Any:
         return int(text.partition(".")[0])
     if kind == "number" and _NUMBER.fullmatch(text):
         return float(text)
-    if kind in ("boolean", "integer", "number"):
-        raise _invalid(f"{name} {shown(text)} is not {_expected(schema)}", name, text)
     return text
 
 
-def _refusal(error: msgspec.ValidationError, values: object, kind: type[msgspec.Struct]) -> Refused:
+def _refusal(
+    error: msgspec.ValidationError,
+    values: object,
+    kind: type[msgspec.Struct],
+    query: type[msgspec.Struct] = Nothing,
+) -> Refused:
     text = str(error)
     found = _FIELD.search(text)
     path = found[1] if found else ""
     within = f"{path}." if path else ""
     if unknown := _UNKNOWN.match(text):
         hint = _nearest(unknown[1], _schema_at(kind, path).get("properties", {}))
+        if unknown[1] in query.__struct_fields__:
+            hint = f"it is a parameter: add ?{unknown[1]}=… to the URL"
         return _invalid(f"there is no field {within}{unknown[1]}", f"{within}{unknown[1]}", None, hint)
     if missing := _MISSING.match(text):
         return _invalid(f"the field {within}{missing[1]} is missing", f"{within}{missing[1]}", None)

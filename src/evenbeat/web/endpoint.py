@@ -21,6 +21,7 @@ Scope: TypeAlias = Literal["tenant", "store", "own"]
 """``tenant``: about one tenant, or about all of them if the token is for all. ``store``: about the whole
 store; a token of one tenant is refused. ``own``: any token; the answer depends on the token."""
 
+PREFIX = "/api/v1"
 LONGEST_KEY = 255
 KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
 """An Idempotency-Key: printable characters of ASCII. HTTP drops spaces around it."""
@@ -44,6 +45,8 @@ class Call(NamedTuple, Generic[Q, B]):
     """The revision that If-Match names; None if there is none."""
     idempotency_key: str | None
     last_event_id: str | None = None
+    accept: str = ""
+    """The value of the header Accept."""
 
     @property
     def owner(self) -> str:
@@ -70,7 +73,7 @@ class Endpoint(NamedTuple):
 
     method: Method
     path: str
-    """Below ``/api/v1``; parameters in braces."""
+    """Below ``/api/v1``, unless it is at the root; parameters in braces."""
     role: Role
     scope: Scope
     handler: Callable[[Call[Any, Any]], object]
@@ -85,6 +88,13 @@ class Endpoint(NamedTuple):
     is_idempotent: bool
     is_stream: bool
     """Whether its answer goes on for long. It counts as a stream, not as a request."""
+    is_at_root: bool
+    """Whether its path is not below ``/api/v1``: a program expects it elsewhere."""
+
+    @property
+    def url(self) -> str:
+        """Its whole path."""
+        return self.path if self.is_at_root else PREFIX + self.path
 
     @property
     def group(self) -> str:
@@ -109,6 +119,7 @@ def endpoint(
     has_etag: bool = False,
     is_idempotent: bool = False,
     is_stream: bool = False,
+    is_at_root: bool = False,
 ) -> Callable[[Callable[[Call[Q, B]], object]], Callable[[Call[Q, B]], object]]:
     """Register a function as an endpoint. The first line of its docstring is its summary.
 
@@ -133,6 +144,7 @@ def endpoint(
                 has_etag,
                 is_idempotent,
                 is_stream,
+                is_at_root,
             )
         )
         return handler

@@ -40,9 +40,7 @@ def add_run(call: Call[Any, Any], add: Callable[..., Run], *args: Any, **options
     run_id = None if key is None else f"key-{_digest(call)}"
     try:
         run = add(*args, **options, id=run_id, tenant=call.owner)
-    except RunExists:
-        if key is None:
-            raise
+    except RunExists:  # not without a key: a new id is chosen then
         raise _used_twice(call) from None
     given = call.body.payload
     if key is not None and given is not None and given != run.payload:

@@ -45,10 +45,10 @@ _IDEMPOTENCY = {
 }
 
 
-def document(endpoints: Iterable[Endpoint] = TABLE, prefix: str = "/api/v1") -> dict[str, Any]:
+def document(endpoints: Iterable[Endpoint] = TABLE) -> dict[str, Any]:
     """Return the document."""
     listed = list(endpoints)
-    structs = {each.answer for each in listed if each.answer is not None}
+    structs = {each.answer for each in listed if each.answer not in (None, str)}
     structs |= {each.body for each in listed if each.body is not Nothing} | {Problem}
     ordered = sorted(structs, key=lambda struct: str(struct.__name__))
     references, components = msgspec.json.schema_components(
@@ -57,7 +57,7 @@ def document(endpoints: Iterable[Endpoint] = TABLE, prefix: str = "/api/v1") -> 
     schema_of = dict(zip(ordered, references, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in listed:
-        paths.setdefault(prefix + each.path, {})[each.method.lower()] = _operation(each, schema_of)
+        paths.setdefault(each.url, {})[each.method.lower()] = _operation(each, schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -76,7 +76,9 @@ def document(endpoints: Iterable[Endpoint] = TABLE, prefix: str = "/api/v1") -> 
 
 def _operation(each: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": each.summary}
-    if each.answer is not None:
+    if each.answer is str:
+        answer["content"] = {"text/plain": {"schema": {"type": "string"}}}
+    elif each.answer is not None:
         answer["content"] = {"application/json": {"schema": schema_of[each.answer]}}
     if each.has_etag and each.method != "DELETE":
         answer["headers"] = {"ETag": {"schema": {"type": "string"}}}

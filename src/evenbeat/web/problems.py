@@ -129,6 +129,8 @@ def refusal(error: EvenbeatError) -> Refused:
         return Refused(status, kind, error.problem, field=error.field, value=error.value, hint=error.hint)
     if isinstance(error, ScheduleNotFound):
         return Refused(status, kind, str(error), hint="GET /api/v1/schedules lists the schedules")
+    if isinstance(error, RunNotFound):
+        return Refused(status, kind, str(error), hint="GET /api/v1/runs lists the runs")
     if isinstance(error, ScheduleExists):
         # The message of the error names methods of Python.
         problem = f"schedule {shown(error.name)} of tenant {shown(error.tenant)} exists already"

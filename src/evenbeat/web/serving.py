@@ -71,9 +71,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Protocol(H11Protocol):
-    """Closes connections on which no request arrives: uvicorn keeps a new one, or half a header, for ever.
+    """Closes connections on which no whole header arrives: uvicorn itself keeps them for ever.
 
-    Each takes a file descriptor, also from the node in the same process, and needs no token.
+    Each of them takes a file descriptor, also from a node in the same process, and anybody can open one: the
+    token comes with the header.
     """
 
     _giving_up: asyncio.TimerHandle | None = None

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from evenbeat.app.metrics import MOST_SCHEDULES
+from evenbeat.core.options import SETTINGS
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.settings import NodeOptions, read_node_settings
 
@@ -27,6 +29,10 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     unless it is the scheme's own."""
     proxies: tuple[Network, ...] = ()
     """Proxies whose X-Forwarded-For is believed. Others are answered as if they had sent none."""
+    open_metrics: bool = False
+    """Whether ``GET /metrics`` needs no token."""
+    metrics_schedules: int = MOST_SCHEDULES
+    """How many schedules have metrics of their own; with more schedules, none has."""
     alert_options: NodeOptions = {}
     """Options of the process that sends alerts, which override those of the scheduler."""
 
@@ -47,6 +53,8 @@ def read_settings(
     needs_token: bool = True,
     hosts: Iterable[str] = (),
     proxies: Iterable[str] = (),
+    open_metrics: bool = False,
+    metrics_schedules: int = MOST_SCHEDULES,
     public_url: str | None = None,
     allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebSettings:
@@ -66,8 +74,14 @@ def read_settings(
     if allow_private_webhooks is not None:
         alerts["allow_private_webhooks"] = tuple(allow_private_webhooks)
     read_node_settings(alerts)
-    networks = tuple(map(_network, proxies))
-    return WebSettings(needs_token=needs_token, hosts=names, proxies=networks, alert_options=alerts)
+    return WebSettings(
+        needs_token=needs_token,
+        hosts=names,
+        proxies=tuple(map(_network, proxies)),
+        open_metrics=open_metrics,
+        metrics_schedules=SETTINGS["metrics_schedules"].read(metrics_schedules),
+        alert_options=alerts,
+    )
 
 
 def _network(text: str) -> Network:

@@ -42,7 +42,7 @@ def alerts(ground: Ground, faults: int) -> Outcome:
                 if failpoint.startswith("batch"):
                     break  # beyond the last command
             else:
-                wait_until(nodes.bury, "the node at the failpoint did not die")
+                wait_until(nodes.reap, "the node at the failpoint did not die")
                 died += 1
                 nodes.start("--armed", str(armed), module="tests.faults.watcher")
         _await_round(store, nodes, rounds)

@@ -53,7 +53,7 @@ def failpoints(ground: Ground, faults: int) -> Outcome:
         for nth in range(2, 2 + faults):
             for command in session:
                 nodes.start("--failpoint", f"{command}:{nth}")
-                wait_until(nodes.bury, f"{command} was not sent {nth} times")
+                wait_until(nodes.reap, f"{command} was not sent {nth} times")
                 died += 1
         return end(ground, nodes, died)
 

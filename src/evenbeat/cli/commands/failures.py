@@ -16,7 +16,7 @@ from evenbeat.cli.store_input import all_tenants_option, complete_schedule, open
 from evenbeat.core.figures import FailureGroup, FailureReport
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
-from evenbeat.observe.phrases import count, some
+from evenbeat.observe.phrases import command_line, count, some
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,5 +101,10 @@ def _heading(report: FailureReport, local: LocalTime) -> str:
 
 def _what_next(group: FailureGroup) -> Iterable[RenderableType]:
     """Yield commands about the largest group."""
-    yield styled((f"evenbeat runs show {group.runs[0]}", "cyan"))
-    yield styled((f"evenbeat runs retry --all --error-group {group.id}", "cyan"))
+    retry = f"runs retry --all --error-group {group.id}"
+    if len(group.tenants) > 1:
+        yield styled((f"evenbeat {retry} --all-tenants", "cyan"))
+        return
+    (tenant,) = group.tenants
+    yield styled((command_line(f"runs show {group.runs[0]}", tenant), "cyan"))
+    yield styled((command_line(retry, tenant), "cyan"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenbeat.supervision.supervisor import Supervisor
 
 _HEALTH = ("health_port", "health_host")
-_WEB = ("web_host", "web_port", "web_hosts", "web_proxies")
+_WEB = ("web_host", "web_port", "web_hosts", "web_proxies", "web_metrics", "metrics_schedules")
 
 
 @click.command("run")

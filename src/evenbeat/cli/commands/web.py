@@ -15,7 +15,9 @@ _ALERTS = ("public_url", "allow_private_webhooks")
 
 @click.command("web")
 @click.argument("app", metavar="[APP]", required=False)
-@setting_flags("web_host", "web_port", "web_hosts", "web_proxies", *_ALERTS)
+@setting_flags(
+    "web_host", "web_port", "web_hosts", "web_proxies", "web_metrics", "metrics_schedules", *_ALERTS
+)
 @click.option("--no-auth", is_flag=True, help="Ask for no token. Only on a loopback address.")
 @click.option("--parent", type=int, hidden=True, help="The descriptor that is closed when the parent ends.")
 @store_options
@@ -53,6 +55,8 @@ def command(
         needs_token=not no_auth,
         hosts=_words(settings["web_hosts"]),
         proxies=_words(settings["web_proxies"]),
+        open_metrics=settings["web_metrics"] == "open",
+        metrics_schedules=settings["metrics_schedules"],
         **{name: settings[name] for name in _ALERTS if settings.is_set(name)},
     )
     host, port = settings["web_host"], settings["web_port"]

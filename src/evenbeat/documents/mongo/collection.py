@@ -47,7 +47,7 @@ _GLIMPSE_TIMEOUT = 0.5
 _UNAUTHORIZED = 13
 
 
-class BulkResult(NamedTuple):
+class WriteResult(NamedTuple):
     """The result of a bulk of writes."""
 
     documents: int
@@ -133,12 +133,12 @@ class UserCollection:
                     return None
                 raise
 
-    def write(self, operations: Sequence[Operation]) -> BulkResult:
+    def write(self, operations: Sequence[Operation]) -> WriteResult:
         """Execute each operation independently. The user's collection encodes the values."""
         with self._translated():
             try:
                 done = self._theirs.bulk_write(operations, ordered=False)
-                return BulkResult(done.matched_count + done.deleted_count, frozenset(), [])
+                return WriteResult(done.matched_count + done.deleted_count, frozenset(), [])
             except BulkWriteError as error:
                 details = error.details or {}
                 if details.get("writeConcernErrors"):
@@ -148,7 +148,7 @@ class UserCollection:
         if early:
             # The server's clock was set back since it was read.
             self.clock.forget()
-        return BulkResult(
+        return WriteResult(
             documents=details.get("nMatched", 0) + details.get("nRemoved", 0),
             not_ours=frozenset(entry["index"] for entry in failed if entry.get("code") == NOT_OURS),
             errors=[entry for entry in failed if entry.get("code") != NOT_OURS],

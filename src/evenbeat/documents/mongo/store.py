@@ -17,7 +17,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.documents import indexes, paths
 from evenbeat.documents.base import Change, DocumentLock, Fields, Found, Taken
 from evenbeat.documents.locking import DocumentLocker, Locking
-from evenbeat.documents.mongo.collection import BulkResult, UserCollection
+from evenbeat.documents.mongo.collection import UserCollection, WriteResult
 from evenbeat.documents.mongo.contention import CandidateWindow
 from evenbeat.documents.mongo.queries import Operation, Queries
 from evenbeat.documents.mongo.reading import Reader
@@ -263,7 +263,7 @@ class MongoDocuments:
                 documents[_key(whole["_id"])] = whole["document"]
         return documents
 
-    def _refuse(self, ids: Sequence[Any], written: BulkResult, locking: Locking, has_others: bool) -> None:
+    def _refuse(self, ids: Sequence[Any], written: WriteResult, locking: Locking, has_others: bool) -> None:
         """Leave out for a while the documents that the server refused to lock."""
         if not ids:
             return

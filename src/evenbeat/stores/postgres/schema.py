@@ -11,7 +11,7 @@ request), so a heartbeat updates no index (a HOT update).
 
 from __future__ import annotations
 
-KNOWN = 1
+KNOWN = 2
 """The version of the schema that this version of Evenbeat uses."""
 
 META = """
@@ -225,6 +225,11 @@ CREATE TABLE evenbeat.logs (
 )
 """
 
+# The W3C traceparent of the span that enqueued a run. Adding a column without a default writes no row.
+_RUNS_TRACE = """
+ALTER TABLE evenbeat.runs ADD COLUMN trace text
+"""
+
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
@@ -246,7 +251,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _RECORDS,
         _RECORDS_EXPIRING,
         _LOGS,
-    )
+    ),
+    2: (_RUNS_TRACE,),
 }
 """The statements that migrate to each version from the previous one. A released migration never changes."""
 

@@ -80,6 +80,7 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     coalesced: int = 0
     execution: msgspec.Raw
     fired_by: str | None = None
+    trace: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -294,6 +295,7 @@ def run_fields(r: RunRecord) -> list[str]:
         coalesced=r.coalesced,
         execution=raw_policy(r.execution),
         fired_by=r.fired_by,
+        trace=r.trace,
     )
     fields = [
         "state",
@@ -407,6 +409,7 @@ def read_run(fields: Fields) -> RunRecord:
             result=get("result"),
             error=get("error"),
             fired_by=rest.fired_by,
+            trace=rest.trace,
             earlier=get("earlier"),
             settled=get("settled"),
             format=int(fields["format"]),

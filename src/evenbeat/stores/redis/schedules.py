@@ -274,6 +274,8 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
                 continue  # a user wrote this format by hand: leave the row alone
             active = _active(row.active) if row.active is not None and needs_active(schedule) else ()
             outcome = plan(schedule, now, active)
+        except MemoryError:
+            raise  # the machine is at fault, not the row, which this thread plans again
         except Exception as error:
             to_quarantine.append((row, quarantine_note(error)))
             continue

@@ -10,7 +10,7 @@ OR instead, inserting a run takes 10 us instead of 13, settling one 5 us instead
 
 from __future__ import annotations
 
-KNOWN = 1
+KNOWN = 2
 """The version of the schema that this Evenbeat uses."""
 
 META = """
@@ -211,6 +211,11 @@ CREATE TABLE evenbeat_logs (
 ) STRICT, WITHOUT ROWID
 """
 
+# The W3C traceparent of the span that enqueued a run.
+_RUNS_TRACE = """
+ALTER TABLE evenbeat_runs ADD COLUMN trace TEXT
+"""
+
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
@@ -230,7 +235,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _RECORDS,
         _RECORDS_EXPIRING,
         _LOGS,
-    )
+    ),
+    2: (_RUNS_TRACE,),
 }
 """The statements that lead to each version from the one before. A released migration never changes."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.records import FORMAT, Execution
@@ -26,6 +27,7 @@ class ClaimingContract(Contract):
             error="é\n",
             result='{"a":1}',
             tenant="acme",
+            trace="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         )
         assert store.add_runs([added]) == [True]
         assert self.runs(store) == [added]
@@ -118,6 +120,19 @@ class ClaimingContract(Contract):
         assert self.claimed(store, "claim-2", limit=1).next_due == clock.now - 3
         assert self.claimed(store, "claim-3", limit=1).next_due == clock.now + MINUTE
         assert self.claimed(store, "claim-4", limit=0).next_due == clock.now + MINUTE
+
+    @pytest.mark.parametrize("first", [0, -1])
+    def test_a_worker_of_many_queues_is_told_when_the_earliest_run_of_any_is_due(
+        self, store: Store, clock: VirtualClock, first: int
+    ) -> None:
+        queues = [f"q{at:02}" for at in range(50)]
+        store.add_runs(
+            [
+                run("soon", run_at=clock.now + MINUTE, queue=queues[first]),
+                run("later", run_at=clock.now + 2 * MINUTE, queue=queues[-1 - first]),
+            ]
+        )
+        assert self.claimed(store, queues=tuple(queues)).next_due == clock.now + MINUTE
 
     def test_runs_that_a_claim_cannot_take_do_not_wake_its_worker(
         self, store: Store, clock: VirtualClock
@@ -214,6 +229,7 @@ class ClaimingContract(Contract):
                 tick=None if at % 4 else 1 << 52,
                 created_at=clock.now,
                 schedule="s" if at % 4 == 0 else None,
+                trace=f"00-{at:032x}-{at:016x}-01" if at % 5 == 0 else None,
                 execution=Execution(retries=at % 2),
             )
             for at in range(40)

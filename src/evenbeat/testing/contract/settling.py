@@ -30,11 +30,12 @@ class SettlingContract(Contract):
             None,
         )
 
-    def test_a_run_keeps_its_node_and_the_ends_of_its_attempts(
+    def test_a_run_keeps_its_node_its_trace_and_the_ends_of_its_attempts(
         self, store: Store, clock: VirtualClock
     ) -> None:
         policy = Execution(retries=2, backoff=0)
-        store.add_runs([run("a", run_at=store.now(), fired_by="node-1", execution=policy)])
+        trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        store.add_runs([run("a", run_at=store.now(), fired_by="node-1", trace=trace, execution=policy)])
         past: list[tuple[int, str | None, str, str | None]] = []
         ends: tuple[Callable[[RunRecord], Transition], ...] = (
             lambda held: attempts.failed(held, "boom \u2400 \x01", clock.now, "t1"),
@@ -47,6 +48,7 @@ class SettlingContract(Contract):
         errors = ("boom \u2400 \x01", None, None, "again", "the last")
         for at, end in enumerate(ends):
             (held,) = self.claim(store, f"claim-{at}", worker=f"w{at}")
+            assert held.trace == trace
             assert [attempt.number for attempt in attempts.ended_attempts(held)] == list(range(1, at + 1))
             clock.advance("1m")
             assert store.settle_runs([end(held)]) == [True]
@@ -54,14 +56,14 @@ class SettlingContract(Contract):
             (row,) = self.runs(store)
             ended = attempts.ended_attempts(row)
             assert [(one.number, one.worker, one.outcome, one.error) for one in ended] == past
-            assert row.fired_by == "node-1"
+            assert (row.fired_by, row.trace) == ("node-1", trace)
         again = attempts.retried(row, "t6")
         assert again is not None
         assert store.settle_runs([again]) == [True]
         (row,) = self.runs(store)
         ended = attempts.ended_attempts(row)
         assert [(one.number, one.worker, one.outcome, one.error) for one in ended] == past
-        assert row.worker is None
+        assert (row.worker, row.trace) == (None, trace)
 
     def test_a_transition_repeated_after_its_reply_was_lost_is_accepted_and_counts_once(
         self, store: Store, clock: VirtualClock

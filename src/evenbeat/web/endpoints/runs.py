@@ -96,7 +96,7 @@ def get_run(call: Call[TenantQuery, Any]) -> object:
 
 @endpoint(
     "GET",
-    "/runs/{id}/log",
+    "/runs/{id}/logs",
     role="viewer",
     scope="tenant",
     query=TenantQuery,

@@ -13,6 +13,7 @@ from evenbeat.cli.payload import payload_option
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.core.instants import from_ms, to_ms
 from evenbeat.core.json_form import json_form
+from evenbeat.observe.phrases import command_line
 
 
 @click.command("enqueue")
@@ -48,7 +49,8 @@ def command(
         if run_id is not None and to_ms(run.created_at) < local.now:
             return [f"{run.id} is there already: {run.state}"]
         when = "" if at is None else f" for {local.full(run.run_at)}, {local.away(run.run_at)}"
-        words = f"queued a run of {run.task} in queue {run.queue}{when}: evenbeat runs show {run.id}"
+        show = command_line(f"runs show {run.id}", run.tenant)
+        words = f"queued a run of {run.task} in queue {run.queue}{when}: {show}"
         return [words, *options_unknown(app.tasks, task)]
 
     answer({"run": json_form(run)}, people, as_json=as_json)

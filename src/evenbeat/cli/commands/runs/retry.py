@@ -12,12 +12,14 @@ from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.run_bulk import RunAction, act, run_bulk_options
 from evenbeat.cli.run_table import run_table
 from evenbeat.core.results import Run
+from evenbeat.observe.phrases import command_line
 
 
 def _report(run: Run, asked: str) -> tuple[str, ExitCode]:
     if run.id == asked:
         return f"queued {run.id} again", ExitCode.OK
-    return f"queued a new run with the same payload: evenbeat runs show {run.id}", ExitCode.OK
+    show = command_line(f"runs show {run.id}", run.tenant)
+    return f"queued a new run with the same payload: {show}", ExitCode.OK
 
 
 _RETRY = RunAction(

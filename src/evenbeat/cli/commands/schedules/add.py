@@ -17,6 +17,7 @@ from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
+from evenbeat.observe.phrases import command_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,7 +67,8 @@ def command(
     def people() -> Iterable[RenderableType]:
         yield f"added {made.name}: {sentence(in_words(made).partition('; ')[0])}"
         if made.paused:
-            yield f"paused until it is resumed: evenbeat schedules resume {made.name}"
+            resume = command_line(f"schedules resume {made.name}", made.tenant)
+            yield f"paused until it is resumed: {resume}"
         elif made.next_run is None:
             yield "it has no ticks to come"
         else:

@@ -24,7 +24,7 @@ from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue
-from evenbeat.observe.phrases import count
+from evenbeat.observe.phrases import command_line, count
 
 # The most queued runs that are counted.
 _RUNS = 1_000
@@ -80,7 +80,8 @@ def command(
         if paused.state != "paused":
             yield f"{name} is {paused.state}: there is nothing to pause"
         elif paused.paused_until is None:
-            yield f"paused {name} until it is resumed: evenbeat schedules resume {name}"
+            resume = command_line(f"schedules resume {name}", paused.tenant)
+            yield f"paused {name} until it is resumed: {resume}"
         else:
             yield f"paused {name} until {local.full(paused.paused_until)}, {local.away(paused.paused_until)}"
         if cancel_queued and len(queued) < len(before):
@@ -88,11 +89,12 @@ def command(
         elif queued:
             least = "at least " if len(queued) == _RUNS else ""
             yield f"{least}{count(len(queued), 'run is', 'runs are')} queued and will run: {_some(queued)}"
-            yield f"to cancel: evenbeat runs cancel --all --schedule {name} --state queued"
+            cancel = command_line(f"runs cancel --all --schedule {name} --state queued", paused.tenant)
+            yield f"to cancel: {cancel}"
         if running:
             # A worker claims more runs than it executes at once: some of these may not have begun.
             yield f"{count(len(running), 'run is', 'runs are')} with workers and will go on"
-            yield f"to stop: evenbeat runs cancel --all --schedule {name}"
+            yield f"to stop: {command_line(f'runs cancel --all --schedule {name}', paused.tenant)}"
 
     shown = {
         "schedule": json_form(paused),

@@ -12,7 +12,7 @@ from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.errors import InvalidValue
-from evenbeat.observe.phrases import measured
+from evenbeat.observe.phrases import command_line, measured
 
 
 @click.command("reschedule")
@@ -35,11 +35,12 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
         except InvalidValue as error:
             if error.field != "at":
                 raise
+            run_now = command_line(f"schedules run {name}", app.tenant)
             raise InvalidValue(
                 f"{when} is in the past",
                 field="WHEN",
                 value=when,
-                hint=f"give a time to come; 'evenbeat schedules run {name}' runs it now",
+                hint=f"give a time to come; '{run_now}' runs it now",
             ) from error
 
     def people() -> Iterator[str]:
@@ -57,6 +58,7 @@ def command(name: str, when: str, store: str | None, tenant: str | None, as_json
         if until is not None:
             yield f"it is paused until {local.full(until)}"
         elif moved.paused:
-            yield f"it is paused, and runs only if it is resumed before: evenbeat schedules resume {name}"
+            resume = command_line(f"schedules resume {name}", moved.tenant)
+            yield f"it is paused, and runs only if it is resumed before: {resume}"
 
     answer({"schedule": json_form(moved)}, people, as_json=as_json)

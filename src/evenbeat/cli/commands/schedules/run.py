@@ -20,6 +20,7 @@ from evenbeat.cli.schedule_bulk import (
 from evenbeat.cli.schedule_table import schedule_table
 from evenbeat.cli.store_input import opened
 from evenbeat.core.json_form import json_form
+from evenbeat.observe.phrases import command_line
 
 _RUN = ScheduleAction(
     words=BulkAction("run", "schedule", "queued a run of {items}", schedule_table),
@@ -56,7 +57,7 @@ def command(
         run = app.schedules.run_now(name, payload)
 
     def people() -> list[str]:
-        return [f"queued a run of {run.task}: evenbeat runs show {run.id}"]
+        return [f"queued a run of {run.task}: {command_line(f'runs show {run.id}', run.tenant)}"]
 
     answer({"run": json_form(run)}, people, as_json=as_json)
     return None

@@ -20,6 +20,7 @@ from evenbeat.core.durations import write_duration
 from evenbeat.core.json_form import json_form
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import Schedule
+from evenbeat.observe.phrases import command_line
 from evenbeat.triggers import Cron, parse_trigger
 
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ def command(
         yield from _zone_change(before, after)
         if after.edited:
             yield "the edit stays until the definition in the code changes"
-            yield f"to undo it: evenbeat schedules reset {name}"
+            yield f"to undo it: {command_line(f'schedules reset {name}', after.tenant)}"
         if after.paused:
-            yield f"it is paused: evenbeat schedules resume {name}"
+            yield f"it is paused: {command_line(f'schedules resume {name}', after.tenant)}"
         elif after.next_run is not None:
             yield f"next run {local.full(after.next_run)}, {local.away(after.next_run)}"
         yield from warning_lines(after)
