@@ -42,7 +42,7 @@ def alerts(ground: Ground, faults: int) -> Outcome:
                 if failpoint.startswith("batch"):
                     break  # beyond the last command
             else:
-                wait_until(nodes.bury, "the node at the failpoint did not die")
+                wait_until(nodes.reap, "the node at the failpoint did not die")
                 died += 1
                 nodes.start("--armed", str(armed), module="tests.faults.watcher")
         _await_round(store, nodes, rounds)
@@ -56,7 +56,7 @@ def alerts(ground: Ground, faults: int) -> Outcome:
 
 def _failpoints(faults: int) -> Iterator[str]:
     if faults <= _FEW:
-        yield from (f"batch {3 * at + 2}" for at in range(faults))
+        yield from (f"batch {4 * at + 3}" for at in range(faults))
         return
     yield from (f"turn {at}" for at in range(1, _TURN_COMMANDS + 1))
     yield from (f"batch {at}" for at in count(1))
@@ -100,7 +100,7 @@ SCENES = (
         "alerts",
         alerts,
         "10 nodes watch a failing job; SIGKILL of the one that announces it before each command",
-        5,
+        4,
         1_000,
     ),
 )
