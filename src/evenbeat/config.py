@@ -232,12 +232,7 @@ def _from_file(file: _File) -> Iterator[Setting]:
             continue
         origin = file.origin(key)
         if key not in SETTINGS:
-            raise InvalidValue(
-                f"{origin} is not a setting{_did_you_mean(key, [*SETTINGS, _ALERTS])}",
-                field=key,
-                value=key,
-                hint=f"there are {', '.join(SETTINGS)}" if not _did_you_mean(key, SETTINGS) else None,
-            )
+            raise _unknown_key(origin, key, (*SETTINGS, _ALERTS), "a setting")
         setting = _read(key, value, origin)
         is_here = file.path.parent == file.here
         yield setting if is_here else setting._replace(value=_anchored(setting, file.path.parent))

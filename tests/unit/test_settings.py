@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenbeat import InvalidValue
+from evenbeat import InvalidValue, Scheduler
 from evenbeat.config import Origin, Settings, default_store, read_settings
 from evenbeat.core.durations import read_duration
 from evenbeat.node.settings import NodeSettings, node_options, read_node_settings
@@ -222,3 +222,88 @@ def test_the_default_store_is_that_of_the_settings(tmp_path: Path, monkeypatch: 
     assert default_store() == "sqlite:///jobs.db"
     monkeypatch.setenv("EVENBEAT_STORE", "memory://")
     assert default_store() == "memory://"
+
+
+# -- alerts ------------------------------------------------------------------------------------------------
+
+ALERTS = """
+[alerts.channels.ops]
+kind = "webhook"
+url = "env:EVENBEAT_SECRET_OPS"
+
+[alerts.rules.failures]
+on = ["failed", "failing:3"]
+to = ["ops"]
+"""
+
+
+def test_a_file_declares_alert_channels_and_rules(tmp_path: Path) -> None:
+    file = write(tmp_path, 'tenant = "acme"\n' + ALERTS)
+    channel, rule = read(tmp_path).alerts
+    assert (channel.kind, channel.name, channel.fields["kind"]) == ("channel", "ops", "webhook")
+    assert (rule.kind, rule.name) == ("rule", "failures")
+    assert rule.fields == {"on": ["failed", "failing:3"], "to": ["ops"]}
+    assert rule.place == f"alerts.rules.failures in {file}:7"
+    assert read(tmp_path)["tenant"] == "acme"
+    assert read(tmp_path, {"EVENBEAT_SECRET_OPS": "https://…"}).warnings == ()
+
+
+def test_evenbeat_toml_overrides_pyproject_by_name(tmp_path: Path) -> None:
+    project = write(tmp_path, ALERTS.replace("[alerts", "[tool.evenbeat.alerts"), "pyproject.toml")
+    assert read(tmp_path).alerts[1].place == f"tool.evenbeat.alerts.rules.failures in {project}:6"
+    file = write(tmp_path, '[alerts.rules."failures"]\non = "missed"\nto = "ops"\n')
+    channel, rule = read(tmp_path).alerts
+    assert str(project) in channel.place
+    assert (rule.fields["on"], rule.place) == ("missed", f"alerts.rules.failures in {file}:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alerts = 3\n", "alerts in {file}:1 is not a table"),
+        ("[alerts]\nrules = 3\n", "alerts.rules in {file}:2 is not a table"),
+        ("[alerts.rules]\nr = 3\n", "alerts.rules.r in {file}:2 is not a table"),
+        ("[alerts.rule.r]\n", "alerts.rule in {file} is not a table of alerts: did you mean rules?"),
+        (
+            "[alerts.people.r]\n",
+            "alerts.people in {file} is not a table of alerts; there are channels, rules",
+        ),
+        (
+            '[alerts.rules.r]\non = "failed"\ntoo = "ops"\n',
+            "alerts.rules.r.too in {file}:3 is not a key of an alert rule: did you mean to?",
+        ),
+        (
+            '[alerts.channels.c]\nx = "y"\n',
+            (
+                "alerts.channels.c.x in {file}:2 is not a key of an alert channel; "
+                "there are kind, url, secret, tenant, all_tenants"
+            ),
+        ),
+        ('[alerts.rules.r]\non = "failed"\n', "alerts.rules.r in {file}:1 has no to; add the key to"),
+        (
+            '[alerts.rules.r]\non = "failed"\nto = "ops"\nall_tenants = "yes"\n',
+            "alerts.rules.r.all_tenants in {file}:4 is not true or false",
+        ),
+        ("alarms = 3\n", "alarms in {file}:1 is not a setting: did you mean alerts?"),
+    ],
+)
+def test_a_wrong_table_of_alerts_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    file = write(tmp_path, text)
+    assert refused(tmp_path) == message.format(file=file)
+
+
+def test_values_of_alerts_are_checked_where_they_are_declared(tmp_path: Path) -> None:
+    file = write(tmp_path, ALERTS.replace('"failing:3"', '"failing:1"'))
+    app = Scheduler("memory://")
+    with pytest.raises(InvalidValue) as caught:
+        app.alerts.declare_config(read(tmp_path).alerts)
+    assert str(caught.value) == f'alerts.rules.failures in {file}:6: on "failing:1" is not within 2 to 1,000'
+
+    write(tmp_path, ALERTS)
+    app = Scheduler("memory://")
+    app.alerts.declare_channel("ops", "webhook", "https://elsewhere.example.com/x")
+    app.alerts.declare_config(read(tmp_path).alerts)
+    app.alerts.declare()
+    (channel,) = app.alerts.channels.list()
+    assert (channel.address, channel.managed_by) == ("env:EVENBEAT_SECRET_OPS", "config")
+    assert app.alerts.rules.get("failures").managed_by == "config"

@@ -21,8 +21,9 @@ from evenbeat.observe.events import Events
 from evenbeat.rules.alert_records import StoredChannel, StoredIncident
 from evenbeat.stores.base import Store
 
-REST = 60_000
-"""Milliseconds between two reads of the rules while nothing happens."""
+REST = 300_000
+"""Milliseconds between two reads of the rules while nothing happens. So long, since a store knows when it may
+have missed a hint."""
 HINTED = 5_000
 """Milliseconds between two reads of the rules while hints arrive."""
 _STOP_SECONDS = 5.0
@@ -43,7 +44,6 @@ class AlertService:
         link_base: str | None = None,
         allow_private: Iterable[str] = (),
         why: Callable[[StoredIncident], str | None] = lambda _: None,
-        on_sent: Callable[[ChannelKind, Sent], None] = lambda _kind, _outcome: None,
         events: Events | None = None,
         rest: int = REST,
         every: int = TURN_EVERY,
@@ -58,8 +58,14 @@ class AlertService:
         self._watch = AlertWatch(store, Announcer(texts, link_base, why), name=name, every=every)
         self._pool: Pool[Callable[[], None]] = Pool("evenbeat-alert", SIDE_BY_SIDE, self._send)
         self._sender = AlertSender(
-            store, self._open_channel, name=name, start=lambda send: self._pool.put([send]), on_sent=on_sent
+            store,
+            self._open_channel,
+            name=name,
+            start=lambda send: self._pool.put([send]),
+            on_sent=lambda kind, outcome: self.on_sent(kind, outcome),
         )
+        self.on_sent: Callable[[ChannelKind, Sent], None] = lambda _kind, _outcome: None
+        """Called after each try to send, for metrics."""
         self._events = Events() if events is None else events
         self._loop: Loop | None = None
         self._read_at: Instant | None = None

@@ -127,6 +127,7 @@ class Lifecycle:
             signals=alerts.signals,
             on_hint=alerts.hint,
         )
+        alerts.on_sent = node.counting.count_alert
         node.start()
         self._started = node
         if virtual_time(store) is None:

@@ -21,6 +21,7 @@ from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Store
 
 _LONGEST_ERROR = 500
+_OTHER_ENDS = ("succeeded", "cancelled")
 _MISSED = ("late", "limit")
 """The ledger's reasons of ticks that count as missed."""
 
@@ -54,22 +55,22 @@ class Signals:
     def __bool__(self) -> bool:
         return self._is_asked
 
+    def wants(self, run: RunRecord, transition: Transition) -> bool:
+        """Return whether a rule asks for the end of a run. False if the run goes on."""
+        state = transition.state
+        if state == "failed":
+            return self._failed.selects(run.tenant, run.schedule)
+        return state in _OTHER_ENDS and self._ended.selects(run.tenant, run.schedule)
+
     def with_end(
         self, run: RunRecord, transition: Transition, now: Instant, took: int | None = None
     ) -> Transition:
         """Return the transition with the signal that the end of its run leaves, if a rule asks for it."""
-        state = transition.state
-        if state == "failed":
-            is_wanted = self._failed.selects(run.tenant, run.schedule)
-        elif state in ("succeeded", "cancelled"):
-            is_wanted = self._ended.selects(run.tenant, run.schedule)
-        else:
-            return transition
-        if not is_wanted:
+        if not self.wants(run, transition):
             return transition
         error = transition.error if isinstance(transition.error, str) else None
         signal = Signal(
-            kind=state,
+            kind=str(transition.state),
             at=now,
             tenant=run.tenant,
             schedule=run.schedule,

@@ -270,7 +270,7 @@ class Worker:
             self._notify(attempt, "lost", now)
             return None
         end = decide_end(attempt, outcome, now)
-        if self._signals:
+        if self._signals and self._signals.wants(attempt.run, end.transition):
             seconds = _duration(attempt)
             took = None if seconds is None else int(seconds * 1000)
             end = end._replace(transition=self._signals.with_end(attempt.run, end.transition, now, took))

@@ -26,7 +26,7 @@ from evenbeat.web.health import health_routes
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, alerts, metrics, doctor, audit, events, tokens, about)
+ENDPOINTS = (schedules, runs, why, figures, metrics, alerts, doctor, audit, events, tokens, about)
 """The modules whose endpoints are served."""
 
 
