@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evenbeat.app.acting import acting_as
     from evenbeat.app.scheduler import Scheduler
+    from evenbeat.core.alerts import AlertChannel, AlertRule, Delivery, Incident, MaintenanceWindow
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
@@ -45,7 +46,11 @@ if TYPE_CHECKING:
     )
     from evenbeat.core.tokens import NewToken, Role, Token
     from evenbeat.errors import (
+        AlertChanged,
+        AlertExists,
+        AlertNotFound,
         AppImportError,
+        ChannelInUse,
         DamagedSchedule,
         DocumentLockLost,
         EvenbeatError,
@@ -79,6 +84,11 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Account",
+    "AlertChanged",
+    "AlertChannel",
+    "AlertExists",
+    "AlertNotFound",
+    "AlertRule",
     "AppImportError",
     "At",
     "AuditEntry",
@@ -86,8 +96,10 @@ __all__ = [
     "BulkResult",
     "Call",
     "ChangedItem",
+    "ChannelInUse",
     "Cron",
     "DamagedSchedule",
+    "Delivery",
     "DocumentLockLost",
     "EvenbeatError",
     "Event",
@@ -100,12 +112,14 @@ __all__ = [
     "Figures",
     "Forecast",
     "ForecastPeak",
+    "Incident",
     "InvalidTrigger",
     "InvalidValue",
     "JsonFormatter",
     "LockHeld",
     "LockLost",
     "LogLine",
+    "MaintenanceWindow",
     "NamedFigures",
     "NewToken",
     "NodeView",
@@ -163,6 +177,7 @@ __all__ = [
 _MODULES = {
     "evenbeat.app.acting": ("acting_as",),
     "evenbeat.app.scheduler": ("Scheduler",),
+    "evenbeat.core.alerts": ("AlertChannel", "AlertRule", "Delivery", "Incident", "MaintenanceWindow"),
     "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
     "evenbeat.core.figures": (
         "FailureGroup",
@@ -203,7 +218,11 @@ _MODULES = {
     ),
     "evenbeat.core.tokens": ("NewToken", "Role", "Token"),
     "evenbeat.errors": (
+        "AlertChanged",
+        "AlertExists",
+        "AlertNotFound",
         "AppImportError",
+        "ChannelInUse",
         "DamagedSchedule",
         "DocumentLockLost",
         "EvenbeatError",

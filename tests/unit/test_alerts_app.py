@@ -534,6 +534,42 @@ def test_virtual_time_has_its_own_alerts() -> None:
     assert app.alerts.rules.list() == []
 
 
+def test_rules_are_evaluated_in_virtual_time_and_nothing_is_sent() -> None:
+    app = Scheduler("memory://")
+    is_mended = False
+
+    @app.task(schedule="0 * * * *")
+    def charge() -> None:
+        if not is_mended:
+            raise RuntimeError("the bank is away")
+
+    app.alerts.declare_channel("ops", "webhook", HOOK)
+    app.alerts.declare_rule("failures", on=["failed", "failing:3"], to="ops")
+    with virtual(app, now="2026-03-02T00:30Z") as scheduler:
+        scheduler.travel("+30m")
+        (found,) = scheduler.alerts.incidents()
+        assert (found.subject, found.failures, found.opened_at) == ("charge", 1, scheduler.now)
+        scheduler.travel("+3h")
+        is_mended = True
+        scheduler.travel("+30d")
+        assert scheduler.alerts.incidents() == []
+        sent = scheduler.alerts.deliveries()
+        assert [(each.announcement, each.created_at.hour, each.state) for each in reversed(sent)] == [
+            ("opened", 1, "pending"),
+            ("escalated", 3, "pending"),
+            ("recovered", 5, "pending"),
+        ]
+        # A rule that is added on the way counts from then on; late ticks are found when time stands still.
+        scheduler.alerts.rules.add("late", on="late:10m", to="ops")
+        scheduler.down_for("2h")
+        scheduler.run_pending()
+        assert {each.announcement for each in scheduler.alerts.deliveries(limit=2)} == {"opened", "recovered"}
+        is_mended = False
+        scheduler.alerts.rules.delete("failures")
+        scheduler.travel("+1h")
+        assert len(scheduler.alerts.deliveries()) == 5
+
+
 def test_twins_are_awaited(app: Scheduler) -> None:
     async def story() -> None:
         await app.alerts.rules.aadd("late", on="failed", to="ops")

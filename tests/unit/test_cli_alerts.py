@@ -254,7 +254,7 @@ def test_channels_are_listed_without_secrets(ready: Scheduler) -> None:
 
 def test_windows_are_added_listed_and_deleted(ready: Scheduler, clock: Clock) -> None:
     assert printed("alerts", "windows", "add", "disks", "--until", "10:00", "--note", "new disks") == (
-        "alerts of all are muted until Mon 2026-03-02 10:00 +00:00: disks\n"
+        "added disks: alerts of tenant default are muted\nuntil Mon 2026-03-02 10:00 +00:00, in 2 h\n"
     )
     printed("alerts", "windows", "add", "later", "--starts", "+3h", "--until", "+4h", "--tag", "billing")
     lines = [line.split() for line in printed("alerts", "windows", "list").splitlines()]

@@ -13,6 +13,10 @@ import pytest
 
 import evenbeat
 from evenbeat import errors
+from evenbeat.app.alerts.alerts import Alerts
+from evenbeat.app.alerts.channels import AlertChannels
+from evenbeat.app.alerts.rules import AlertRules
+from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
 from evenbeat.app.locks import Lock
 from evenbeat.app.runs import Runs
@@ -34,6 +38,10 @@ CLASSES: dict[str, tuple[type, object]] = {
     "app.runs": (Runs, APP.runs),
     "app.audit": (Audit, APP.audit),
     "app.tokens": (Tokens, APP.tokens),
+    "app.alerts": (Alerts, APP.alerts),
+    "app.alerts.rules": (AlertRules, APP.alerts.rules),
+    "app.alerts.channels": (AlertChannels, APP.alerts.channels),
+    "app.alerts.windows": (MaintenanceWindows, APP.alerts.windows),
     "RunContext": (evenbeat.RunContext, evenbeat.RunContext(RunRecord(id="r", task="t"))),
     "Task": (evenbeat.Task, TASK),
     "Lock": (Lock, APP.lock("noted")),
@@ -55,6 +63,11 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.RefusedItem,
     evenbeat.AuditEntry,
     evenbeat.AuditPage,
+    evenbeat.AlertRule,
+    evenbeat.AlertChannel,
+    evenbeat.MaintenanceWindow,
+    evenbeat.Incident,
+    evenbeat.Delivery,
     evenbeat.QueueStats,
     evenbeat.FigureSeries,
     evenbeat.FigurePoint,
@@ -146,8 +159,9 @@ def test_the_methods_with_an_async_twin_are_named() -> None:
     assert of_scheduler == twins(evenbeat.Scheduler)
     assert of_lock == twins(Lock)
     assert twins(evenbeat.Task) == {"enqueue"}
-    for kind in (Schedules, Runs, Audit, Tokens):
+    for kind in (Schedules, Runs, Audit, Tokens, AlertRules, AlertChannels, MaintenanceWindows):
         assert twins(kind) == public(kind), kind
+    assert public(Alerts) - twins(Alerts) == {"declare_channel", "declare_rule", "declare_config"}
 
 
 def twins(kind: type) -> set[str]:

@@ -98,6 +98,16 @@ class AlertService:
         self.signals.use(rules)
         self._watch.use(rules)
 
+    def evaluate(self, now: Instant) -> None:
+        """Take a turn with the rules that were read last, and send nothing. For virtual time."""
+        self._is_urgent = False
+        self._watch.step(now, is_alone=True)
+
+    @property
+    def has_signals(self) -> bool:
+        """Whether this process has left a signal since its last turn."""
+        return self._is_urgent
+
     def hint(self) -> None:
         """Take note that something in the store may have changed. Cheap: hints may come all the time."""
         if not self._is_hinted:

@@ -74,12 +74,13 @@ class AlertWatch:
         self._is_tidy = self._is_tidy and rules == self._rules
         self._rules = rules
 
-    def step(self, now: Instant, *, is_urgent: bool = False) -> Stepped:
-        """Take a turn if one is due. ``is_urgent`` says that this process has just left a signal."""
+    def step(self, now: Instant, *, is_urgent: bool = False, is_alone: bool = False) -> Stepped:
+        """Take a turn if one is due. ``is_urgent`` says that this process has just left a signal, and
+        ``is_alone`` that there are no others to take turns with."""
         if not self._rules and (self._is_tidy or not self._store.find_records(INCIDENT, limit=1)):
             self._is_tidy = True
             return Stepped(False, None)
-        gap = min(self._every, URGENT_AFTER) if is_urgent else self._every
+        gap = 0 if is_alone else min(self._every, URGENT_AFTER) if is_urgent else self._every
         turn = take_turn(self._store, self._name, now, gap)
         if not isinstance(turn, Turn):
             return Stepped(False, turn)

@@ -10,13 +10,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from evenbeat.alerts.service import AlertService
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.app.schedules import Schedules
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment, write_instant
-from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Transition
+from evenbeat.core.records import FINAL_STATES, LogChunk, Record, RunRecord, RunState, Transition
 from evenbeat.core.results import Run
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
@@ -30,6 +31,7 @@ from evenbeat.node.worker import Worker
 from evenbeat.observe import views
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
+from evenbeat.rules.alert_records import INCIDENT, RULE
 from evenbeat.stores.base import Claim, Claimed, Fired, Page, PlanFunction, RunQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks.task import Tasks
@@ -109,6 +111,7 @@ class VirtualScheduler:
         self._store = store
         self._counting = Counting()
         self._clock = clock
+        self._alerts = _Alerts(store, app.alert_service())
         self._declared: set[str] = set()
         self._travelling = False
         self._upcoming: Instant | None = None
@@ -193,7 +196,9 @@ class VirtualScheduler:
         self._refuse_nonsense()
         self._declare()
         before = len(self._store.finished)
-        journey = _Journey(self._store, self._clock, self.tasks, self.events, limit, self._counting)
+        journey = _Journey(
+            self._store, self._clock, self.tasks, self.events, limit, self._counting, self._alerts
+        )
         self._travelling = True
         start_capture()
         try:
@@ -244,23 +249,38 @@ class _Journey:
         events: Events,
         limit: int,
         counting: Counting,
+        alerts: _Alerts,
     ) -> None:
         self._store = store
         self._clock = clock
         self._limit = limit
         self._since = clock.now
-        self._ticker = Ticker(store, events, counting=counting)
+        self._alerts = alerts
+        self._ticker = Ticker(store, events, counting=counting, signals=alerts.signals)
         # One lane for all executors, so that priority and time decide among all runs.
         lane = _OneAtATime(InlineExecutor(), slots=1)
-        self._worker = Worker(store, tasks, events, lambda _kind: lane, name="virtual", counting=counting)
+        self._worker = Worker(
+            store,
+            tasks,
+            events,
+            lambda _kind: lane,
+            name="virtual",
+            counting=counting,
+            signals=alerts.signals,
+        )
         self._rollups = Rollups(store, counting, "virtual")
         store.woken.clear()
         store.started.clear()
 
     def go(self, end: Instant) -> Instant | None:
         """Step until ``end``; return when something is due after it."""
+        self._alerts.step(self._clock.now)
         try:
-            while (due := self._do_what_is_due()) is not None and due <= end:
+            while True:
+                due = self._do_what_is_due()
+                self._alerts.step_if_needed(self._clock.now)
+                if due is None or due > end:
+                    break
                 self._store.move_to(due)
                 self._rollups.write(due)
         finally:
@@ -269,6 +289,7 @@ class _Journey:
             self._worker.step(self._clock.now)
             self._rollups.write(self._clock.now, is_last=True)
         self._store.move_to(end)
+        self._alerts.step(end)
         return due
 
     def _do_what_is_due(self) -> Instant | None:
@@ -293,6 +314,34 @@ class _Journey:
                 raise TravelTooLong(what, count, self._limit, self._since, self._clock.now)
 
 
+class _Alerts:
+    """Finds what alert rules ask for. The announcements wait: nothing is sent in virtual time.
+
+    Conditions that leave no signal, such as ``late``, are looked at when time stands still.
+    """
+
+    def __init__(self, store: VirtualStore, service: AlertService) -> None:
+        self._store = store
+        self._service = service
+        self._read_of = 0
+        self._is_anything_open = False
+        self.signals = service.signals
+
+    def step(self, now: Instant) -> None:
+        if self._read_of != self._store.rule_changes:
+            self._read_of = self._store.rule_changes
+            self._service.refresh(now)
+        if self._read_of:
+            self._service.evaluate(now)
+            self._is_anything_open = bool(self._store.find_records(INCIDENT, limit=1))
+
+    def step_if_needed(self, now: Instant) -> None:
+        """Step if something may have begun or ended."""
+        is_new = self._read_of != self._store.rule_changes
+        if is_new or self._service.has_signals or self._is_anything_open:
+            self.step(now)
+
+
 class _OneAtATime(Lane):
     """A lane that claims a run only when the run before it is recorded, since that may affect the next."""
 
@@ -315,10 +364,20 @@ class VirtualStore(MemoryStore):
         self.transactions = Transactions()
         self.changes = 0
         """The number of hints so far: every change by a user gives one."""
+        self.rule_changes = 0
+        """How often an alert rule was written or deleted."""
 
     def hint(self) -> None:
         self.changes += 1
         super().hint()
+
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
+        self.rule_changes += record.kind == RULE
+        return super().put_record(record, expect)
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        self.rule_changes += kind == RULE
+        return super().delete_record(kind, tenant, key, version)
 
     def fired(self) -> list[Run]:
         return [views.run_view(run, self._tasks) for run in self._runs.values() if run.cause == "tick"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from evenbeat.cli.alert_input import filter_options
@@ -51,8 +53,12 @@ def command(
             all_tenants=all_tenants,
         )
 
-    def people() -> list[str]:
-        since = "" if begin is None else f" from {local.full(begin)}"
-        return [f"alerts of {covers(made)} are muted{since} until {local.full(made.ends_at)}: {made.name}"]
+    def people() -> Iterator[str]:
+        about = covers(made)
+        about = f"tenant {made.tenant}" if about == "all" else about
+        yield f"added {made.name}: alerts of {about} are muted"
+        if begin is not None:
+            yield f"from  {local.full(begin)}, {local.away(begin)}"
+        yield f"until {local.full(made.ends_at)}, {local.away(made.ends_at)}"
 
     answer({"window": json_form(made)}, people, as_json=as_json)
