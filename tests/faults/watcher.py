@@ -4,7 +4,8 @@
 
 It ends when the file STOP exists. FILE arms a failpoint of all watchers: ``batch 3`` kills the first process
 that is about to send the third command since it has read signals; ``turn 3`` since it has looked whose turn
-it is. Only the commands of the threads that evaluate rules and send alerts count.
+it is; ``send 3`` since it has begun to claim a delivery. Only the commands of the threads that evaluate rules
+and send alerts count.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def main() -> None:
     failpoint = ArmedFailpoint(options.armed)
     begin_before(AlertWatch, "step", lambda: failpoint.begin("turn"))
     begin_before(Evaluation, "_take_batch", lambda: failpoint.begin("batch"))
+    begin_before(sender.AlertSender, "_claim", lambda: failpoint.begin("send"))
     sender.CLAIMED_FOR = CLAIMED_MS
     setattr(service, "AlertService", partial(service.AlertService, every=TURN_MS))  # noqa: B010  # mypy
     app = Scheduler(make_store(options.url, failpoint), lease="5s", allow_private_webhooks=["127.0.0.1"])
