@@ -96,9 +96,8 @@ NOTES = {
     "Rows that begin with “catalogue” or name a filter measure the memory of the web process alone. "
     "Starlette's hello world, served by uvicorn, is the limit of what a request can cost without us.",
     "metrics": "A scrape is `GET /metrics` over loopback, with a token, with the counters of 20 nodes of 100 "
-    "tasks each; up to 1,000 schedules have series of their own. Counting is measured on SQLite, by nodes in "
-    "processes of their own with and without it, in turn, nine rounds; the medians of the ratios of each "
-    "round.",
+    "tasks each; up to 1,000 schedules have series of their own. One node executes no-ops on SQLite "
+    "with and without counting, in turn; medians of the ratios of 25 pairs of rounds.",
     "cron": "Each library takes and returns aware datetimes, and computes each tick from the one before; "
     "time per call. “Parse” is the whole of `cron(text, tz=…)` with nothing cached.",
     "planning": "“Planned in order” is what a running timeline does every 30 s; triggers are compiled when "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -106,7 +107,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> side_by
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: side_by_side.rank(item.nodeid))
+        places = side_by_side.places(item.nodeid for item in items)
+        items.sort(key=lambda item: places[side_by_side.unit(item.nodeid)])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Exempt modules and tests from garbage collection: they live until the end, and are many."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

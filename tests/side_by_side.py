@@ -7,13 +7,24 @@ examples of a document build on each other, and the tests of a class or module s
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import chain, zip_longest
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 # The longest first: a process that gets a long unit at the end keeps all others waiting.
-_ORDER = ("tests/faults/", "tests/simulator/", "tests/stores/", "tests/contract/", "tests/documents/")
+_ORDER = (
+    "tests/faults/test_stores.py",
+    "tests/faults/",
+    "tests/contract/",
+    "tests/simulator/",
+    "tests/stores/",
+    "tests/documents/",
+)
+# Their tests mostly wait: for leases, timeouts, and servers that start again.
+_WAITING = ("tests/faults/", "tests/stores/")
 # Their tests take seconds each.
 _APART = ("tests/faults/", "tests/simulator/", "tests/documents/test_simulation.py")
 
@@ -41,8 +52,21 @@ def unit(nodeid: str) -> str:
     return nodeid.partition("[")[0].rsplit("::", 1)[0]
 
 
-def rank(nodeid: str) -> int:
-    """Return the place of a test in the order: smaller ones come first."""
+def places(nodeids: Iterable[str]) -> dict[str, int]:
+    """Return the place of each unit in the order of the run.
+
+    Units that mostly wait alternate with units that compute. Processes that wait leave their share of the
+    CPU to the others, so all of them waiting at the same time would be a loss.
+    """
+    units = sorted(dict.fromkeys(map(unit, nodeids)), key=_rank)
+    waiting = [name for name in units if name.startswith(_WAITING)]
+    computing = [name for name in units if not name.startswith(_WAITING)]
+    merged = chain.from_iterable(zip_longest(waiting, computing))
+    return {name: place for place, name in enumerate(name for name in merged if name is not None)}
+
+
+def _rank(nodeid: str) -> int:
+    """Return the place of a folder in the order: smaller ones come first."""
     return next((at for at, start in enumerate(_ORDER) if nodeid.startswith(start)), len(_ORDER))
 
 

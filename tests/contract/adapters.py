@@ -195,15 +195,23 @@ class PostgresAdapter(Adapter):
     fields = tuple(field for field in rows.SCHEDULE if field not in ("tenant", "name", "format"))
     values: ClassVar[Sequence[str]] = ("NULL", "-1", "9223372036854775807", "''", "'{nonsense'")
 
+    def __init__(self, url: str, clock: VirtualClock) -> None:
+        super().__init__(url, clock)
+        self._location = PostgresStore(url).location
+        # One for all statements: a new connection takes longer than most of them.
+        self._connection = psycopg.connect(self._location.conninfo, autocommit=True)
+
+    def close(self) -> None:
+        super().close()
+        self._connection.close()
+
     def make(self, **options: Any) -> PostgresStore:
         return PostgresStore(self.url, self.clock, **options)
 
     def _run(self, *statements: str) -> list[Any]:
-        location = PostgresStore(self.url).location
-        with psycopg.connect(location.conninfo, autocommit=True) as connection:
-            for statement in statements:
-                cursor = connection.execute(location.own(statement).encode())
-            return cursor.fetchall() if cursor.description else []
+        for statement in statements:
+            cursor = self._connection.execute(self._location.own(statement).encode())
+        return cursor.fetchall() if cursor.description else []
 
     def empty(self) -> None:
         self.open()

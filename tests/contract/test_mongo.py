@@ -23,6 +23,7 @@ class OneDatabase(StoreContract):
     """One database for a class, emptied before each test: creating one takes longer than most tests."""
 
     place: str
+    keeper: MongoStore
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
@@ -31,16 +32,13 @@ class OneDatabase(StoreContract):
             # Open meanwhile, so that the stores of all tests share its connections.
             keeper = MongoStore(url)
             keeper.open()
-            cls.place = url
+            cls.place, cls.keeper = url, keeper
             yield
             keeper.close()
 
     def empty(self) -> None:
-        store = MongoStore(self.place)
-        store.open()
         for name in COLLECTIONS:
-            store._connections.session().database[name].delete_many({})
-        store.close()
+            self.keeper._connections.session().database[name].delete_many({})
 
 
 OneDatabase.__test__ = False

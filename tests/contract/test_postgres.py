@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,27 +19,30 @@ from evenbeat.testing.contract import Handles, StoreContract
 TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
 
 
-@pytest.fixture(scope="module", name="place")
-def a_place() -> Iterator[str]:
-    """One schema for all tests of this module, emptied before each: creating one takes longer than most
-    tests."""
+@pytest.fixture(scope="module")
+def emptied() -> Iterator[Callable[[], str]]:
+    """One schema for all tests of this module. A call empties it and returns its URL.
+
+    Creating a schema, or a connection for each call, would take longer than most tests.
+    """
     with own_place(server_url("postgres")) as url:
-        yield url
-
-
-def emptied(url: str) -> None:
-    store = PostgresStore(url)
-    if store.schema().found:
+        store = PostgresStore(url)
+        store.open()
+        store.close()
         tables = ", ".join(f"evenbeat.{table}" for table in TABLES)
         with psycopg.connect(store.location.conninfo, autocommit=True) as connection:
-            connection.execute(store.location.own(f"TRUNCATE {tables}").encode())
+
+            def empty() -> str:
+                connection.execute(store.location.own(f"TRUNCATE {tables}").encode())
+                return url
+
+            yield empty
 
 
 class TestPostgres(StoreContract):
     @pytest.fixture(autouse=True)
-    def _place(self, place: str) -> None:
-        self.url = place
-        emptied(place)
+    def _place(self, emptied: Callable[[], str]) -> None:
+        self.url = emptied()
 
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
@@ -58,9 +61,8 @@ class TestPostgres(StoreContract):
 @LONG
 class TestPostgresSharedByThreads(StoreContract):
     @pytest.fixture(autouse=True)
-    def _place(self, place: str) -> None:
-        self.url = place
-        emptied(place)
+    def _place(self, emptied: Callable[[], str]) -> None:
+        self.url = emptied()
 
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:

@@ -766,7 +766,8 @@ def test_a_closed_client_makes_the_store_unavailable(orders: Orders) -> None:
             call()
 
 
-def test_a_missing_server_makes_the_store_unavailable() -> None:
+def test_a_missing_server_makes_the_store_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "_PING_TIMEOUT", 0.5)
     url = f"mongodb://127.0.0.1:{servers.free_port()}"
     with MongoClient[Any](url, serverSelectionTimeoutMS=50) as client:
         documents = MongoDocuments(client.shop.orders, clock=VirtualClock())

@@ -238,18 +238,22 @@ def _ticks_of_minute(rule: Rule, wanted: set[date], minute: Minute, gap: str, re
 
 @cache
 def transitions(key: str, first_year: int, last_year: int) -> tuple[int, ...]:
-    """The seconds at which the clock changes, to the minute, found by looking at every hour."""
+    """The seconds at which the clock changes, to the minute, found by looking at every day.
+
+    No zone of these tests changes its clock and changes it back within a day.
+    """
     zone = ZoneInfo(key)
     found = []
     begin = int(datetime(first_year, 1, 1, tzinfo=UTC).timestamp())
     end = int(datetime(last_year + 1, 1, 1, tzinfo=UTC).timestamp())
     old = datetime.fromtimestamp(begin, zone).utcoffset()
-    for hour in range(begin + 3600, end, 3600):
-        new = datetime.fromtimestamp(hour, zone).utcoffset()
+    for day in range(begin, end, DAY):
+        new = datetime.fromtimestamp(day + DAY, zone).utcoffset()
         if new != old:
-            minute = hour - 3600
-            while datetime.fromtimestamp(minute, zone).utcoffset() == old:
-                minute += 60
-            found.append(minute)
+            moment = day
+            for step in (3600, 60):
+                while datetime.fromtimestamp(moment + step, zone).utcoffset() == old:
+                    moment += step
+            found.append(moment + 60)
             old = new
     return tuple(found)

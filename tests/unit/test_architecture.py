@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ PACKAGE = SOURCE / "evenbeat"
 PAGE = (ROOT / "docs/architecture.md").read_text()
 
 
+@cache
 def layers() -> dict[str, int]:
     """Return the layer of each module, the lowest first, from the page itself."""
     block = re.search(r"```layers\n(.*?)```", PAGE, re.DOTALL)
@@ -24,6 +26,7 @@ def layers() -> dict[str, int]:
     return {name.strip(): level for level, line in enumerate(lines) for name in line.split(",")}
 
 
+@cache
 def layer_of(module: str) -> str | None:
     return next((name for name in layers() if module == name or module.startswith(name + ".")), None)
 
@@ -36,6 +39,7 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
 def imported(source: str) -> set[str]:
     """The modules that a source imports, also within functions and TYPE_CHECKING blocks."""
     found = set()

@@ -19,7 +19,7 @@ import pytest
 from cronsim import CronSim, CronSimError
 
 from evenbeat import Cron, InvalidTrigger, cron
-from tests.lengths import some
+from tests.lengths import examples, some
 from tests.unit import reference
 from tests.unit.strategies import ZONES
 
@@ -216,7 +216,7 @@ def starts(key: str, source: random.Random, count: int) -> list[datetime]:
 @pytest.mark.parametrize("key", some(ZONES, "UTC", "Australia/Lord_Howe", "Europe/Riga"))
 def test_the_next_tick_is_cronsims_or_differs_for_a_named_reason(key: str) -> None:
     source = random.Random(f"next {key}")
-    for text in [*COMMON, *islice(Texts(source.randint(0, 1 << 30)), 2000)]:
+    for text in [*COMMON, *islice(Texts(source.randint(0, 1 << 30)), examples(2000))]:
         try:
             trigger = read(text, tz=key)
         except InvalidTrigger as refused:
@@ -241,7 +241,7 @@ def check_never_matches(text: str, refused: InvalidTrigger) -> None:
 def test_the_tick_before_is_cronsims_where_no_clock_changes(key: str) -> None:
     # At changes cronsim is no oracle backwards: it never returns from Apia's missing day.
     source = random.Random(f"prev {key}")
-    for text in [*COMMON, *islice(Texts(source.randint(0, 1 << 30)), 500)]:
+    for text in [*COMMON, *islice(Texts(source.randint(0, 1 << 30)), examples(500))]:
         try:
             trigger = read(text, tz=key)
         except InvalidTrigger:

@@ -102,7 +102,7 @@ TEXTS = [
     "every 1m",
     "every 90s",
     "every 7s start=2026-03-28T23:00:00.123Z",
-    "every 5ms start=2026-03-28T23:59:00Z until=2026-03-29T00:30:00Z",
+    "every 5ms start=2026-03-28T23:59:00Z until=2026-03-29T00:03:00Z",
     "every 6h",
     "every 10m start=2026-03-29T00:03:00Z until=2026-03-29T02:13:00Z",
     "at 2026-03-29T01:02:03Z",

@@ -7,6 +7,10 @@ import sys
 
 import pytest
 
+# Each run forgets the modules that it imported first, and a second copy of Evenbeat has types of its own.
+from evenbeat import RunContext, Scheduler  # noqa: F401
+from evenbeat.testing import virtual  # noqa: F401
+
 JOBS = """
     from evenbeat import Scheduler, RunContext
 
@@ -21,9 +25,9 @@ JOBS = """
 @pytest.fixture(autouse=True)
 def strict(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(jobs=JOBS)
-    pytester.makeini(
-        "[pytest]\naddopts = --strict-markers --strict-config -p no:doctest\nfilterwarnings = error\n"
-    )
+    # Without plugins of others that each of these runs would import again.
+    options = "--strict-markers --strict-config -p no:doctest -p no:schemathesis -p no:valkey"
+    pytester.makeini(f"[pytest]\naddopts = {options}\nfilterwarnings = error\n")
 
 
 def test_without_an_app_the_fixture_is_a_new_one_for_each_test(pytester: pytest.Pytester) -> None:

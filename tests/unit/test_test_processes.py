@@ -34,9 +34,23 @@ def test_tests_that_share_something_are_in_one_unit(nodeid: str, unit: str) -> N
     assert side_by_side.unit(nodeid) == unit
 
 
-def test_tests_that_take_long_come_first() -> None:
-    ids = ["README.md::line:3", "tests/contract/a.py::b", "tests/faults/a.py::b", "tests/unit/a.py::b"]
-    assert sorted(ids, key=side_by_side.rank) == [ids[2], ids[1], ids[0], ids[3]]
+def test_tests_that_take_long_come_first_and_those_that_wait_alternate_with_others() -> None:
+    expected = [
+        "tests/faults/test_stores.py::test[mongo]",
+        "tests/contract/a.py::test",
+        "tests/faults/a.py::test",
+        "tests/documents/a.py::test",
+        "tests/stores/a.py::test",
+        "README.md::line:3",
+        "tests/unit/a.py::test",
+    ]
+    nodeids = [*expected[5:], *expected[4::-1]]
+    places = side_by_side.places(nodeids)
+    assert sorted(nodeids, key=lambda nodeid: places[side_by_side.unit(nodeid)]) == expected
+
+
+def test_tests_of_one_unit_have_one_place() -> None:
+    assert len(side_by_side.places(["tests/unit/a.py::b", "tests/unit/a.py::c"])) == 1
 
 
 def test_test_processes_give_different_ports_to_their_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.triggers import zones
 from evenbeat.triggers.zones import Zone, read_zone
+from tests.lengths import some
 
 NOW = datetime(2026, 3, 28, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -180,7 +181,9 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Probes]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("since", ["0001-01-03T00:00Z", "2026-01-01T00:00Z", "9000-01-01T00:00Z"])
+@pytest.mark.parametrize(
+    "since", some(("0001-01-03T00:00Z", "2026-01-01T00:00Z", "9000-01-01T00:00Z"), "2026-01-01T00:00Z")
+)
 def test_any_trigger_is_explained_with_bounded_work(
     app: Scheduler, probes: Probes, text: str, since: str
 ) -> None:

@@ -247,7 +247,8 @@ def matches(trigger: Cron) -> tuple[int, ...]:
 def test_two_triggers_of_one_sentence_tick_at_the_same_times() -> None:
     source = random.Random(1)
     texts: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for _ in range(8_000):
+    tries = examples(8_000)
+    for _ in range(tries):
         text = " ".join(source.choice(pool) for pool in POOLS)
         try:
             trigger = cron(text)
@@ -256,4 +257,4 @@ def test_two_triggers_of_one_sentence_tick_at_the_same_times() -> None:
         assert isinstance(trigger, Cron)
         other, times = texts.setdefault(trigger.explain(), (text, matches(trigger)))
         assert matches(trigger) == times, f"{text} and {other}: {trigger.explain()}"
-    assert len(texts) > 4_000
+    assert len(texts) > tries // 2

@@ -190,7 +190,7 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
         for document in session.aggregate(
             "count queues", RUNS, [{"$match": where}, grouped], hint=index.name
         ):
-            # The server sends some numbers as Int64, which msgspec cannot encode.
+            # The server sends large numbers as Int64, which nothing outside the driver can encode.
             counts: dict[str, Any] = {
                 name: None if value is None else int(value)
                 for name, value in document.items()
