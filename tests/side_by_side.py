@@ -6,7 +6,6 @@ examples of a document build on each other, and the tests of a class or module s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import chain, zip_longest
 
@@ -42,9 +41,6 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
 
 def unit(nodeid: str) -> str:
     """Return the name of the unit that a test belongs to."""
-    if nodeid.startswith("tests/faults/test_stores.py"):
-        # The scenes of a store share a server.
-        return f"{nodeid.partition('::')[0]}[{_last_parameter(nodeid)}]"
     if nodeid.startswith(_APART):
         return nodeid
     if not nodeid.startswith("tests/"):
@@ -68,8 +64,3 @@ def places(nodeids: Iterable[str]) -> dict[str, int]:
 def _rank(nodeid: str) -> int:
     """Return the place of a folder in the order: smaller ones come first."""
     return next((at for at, start in enumerate(_ORDER) if nodeid.startswith(start)), len(_ORDER))
-
-
-def _last_parameter(nodeid: str) -> str:
-    found = re.search(r"([a-z]+)\]$", nodeid)
-    return found[1] if found else ""

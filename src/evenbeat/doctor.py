@@ -15,7 +15,9 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.app.alerts import reports
 from evenbeat.app.audit import audited
+from evenbeat.core.alerts import Delivery
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped, Transition
 from evenbeat.node.presence import LiveNode, live_nodes
@@ -97,6 +99,7 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         _expired(store, now),
         _quarantine(store, rows),
         *_deferred(store),
+        *_alerts(store),
         _duplicates(store),
     ]
 
@@ -319,6 +322,38 @@ def _deferred(store: Store) -> list[Finding]:
         details=_some(f"{note.key}: {note.body}" for note in notes),
     )
     return [finding]
+
+
+def _alerts(store: Store) -> list[Finding]:
+    """Return a finding if alerts can't be sent, or if alert rules found something wrong; else nothing."""
+    unsent = [each for each in reports.deliveries(store, None, _PAGE, None) if _is_unsent(each)]
+    wrong = reports.open_incidents(store, None, _PAGE)
+    if not unsent and not wrong:
+        return []
+    messages = []
+    if unsent:
+        unsent_count = count(len(unsent), "alert")
+        messages.append(f"{unsent_count} could not be sent: evenbeat alerts log --all-tenants")
+    if wrong:
+        messages.append(f"{count(len(wrong), 'incident is', 'incidents are')} open")
+    finding = Finding(
+        check="alerts",
+        level="warn",
+        facts={"unsent": [each.id for each in unsent], "open": [each.id for each in wrong]},
+        message="; ".join(messages),
+        hint="evenbeat alerts open --all-tenants" if wrong else None,
+        details=_some(
+            chain(
+                (f"{each.channel}: {each.error}" for each in unsent),
+                (f"{each.subject_kind} {each.subject}: {each.reason}" for each in wrong),
+            )
+        ),
+    )
+    return [finding]
+
+
+def _is_unsent(delivery: Delivery) -> bool:
+    return delivery.state == "pending" and delivery.error is not None
 
 
 def _duplicates(store: Store) -> Finding:

@@ -45,8 +45,9 @@ MUTANTS = [played(mutant, store) for store in STORES for mutant in all_mutants()
 MakeGround: TypeAlias = Callable[[str, Scene | Mutant | None], Ground]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def grounds() -> Iterator[Grounds]:
+    """Servers for scenes. They stay until the end, because tests of other modules run in between."""
     made = Grounds()
     yield made
     made.close()

@@ -471,7 +471,6 @@ def test_why_does_not_take_the_entry_of_a_rule_for_that_of_a_schedule(
     clock.now += 1
     with acting_as("anna"):
         app.schedules.delete("nightly")
-    clock.now += 1
     with acting_as("ben"):
         app.alerts.rules.delete("nightly")
     text = str(app.schedules.why("nightly"))

@@ -25,7 +25,7 @@ def levels(code: int, *args: str) -> dict[str, str]:
 def test_all_is_well_with_a_new_store(app: Scheduler) -> None:
     assert printed("doctor").splitlines() == [
         "ok  store       sqlite:///evenbeat.db",
-        "ok  schema      1, the newest",
+        "ok  schema      2, the newest",
         "ok  safety      journal_mode wal, synchronous full",
         "ok  clock       the store and this machine agree",
         "ok  nodes       no node is running, and there is nothing to fire",

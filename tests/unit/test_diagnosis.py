@@ -11,9 +11,12 @@ from evenbeat import Scheduler, acting_as
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
 from evenbeat.doctor import Duplicate, Finding, Repaired, diagnose, duplicates, repair
 from evenbeat.rules import attempts, changes
+from evenbeat.rules.alert_records import INCIDENT, PENDING
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock
+from tests.unit.test_alerts_app import delivered, incident, key_of, put
 
 MINUTE = 60_000
 START = 1_772_438_400_000
@@ -115,6 +118,25 @@ def test_repair_wakes_schedules_that_can_be_planned(here: Here) -> None:
     here.fire()
     assert [run.schedule for run in here.runs()] == ["healthy"]
     assert repair(here.store).woken == []
+
+
+def test_alerts_that_can_not_be_sent_and_open_incidents_are_a_warning(here: Here) -> None:
+    assert "alerts" not in here.findings()
+    clock = VirtualClock(here.now)
+    waiting, failing = key_of(here.now, 1), key_of(here.now, 2)
+    put(here.store, PENDING, waiting, delivered(clock, waiting))
+    assert "alerts" not in here.findings(), "it is being sent"
+    put(here.store, PENDING, failing, delivered(clock, failing, tries=1, error="connection refused"))
+    found = here.findings()["alerts"]
+    assert (found.level, found.details) == ("warn", ("ops: connection refused",))
+    assert found.message == "1 alert could not be sent: evenbeat alerts log --all-tenants"
+    put(here.store, INCIDENT, "a", incident(clock, tenant="acme"), "acme")
+    found = here.findings()["alerts"]
+    assert found.message.endswith("; 1 incident is open")
+    assert (found.hint, found.details[1]) == (
+        "evenbeat alerts open --all-tenants",
+        "schedule nightly: a run failed",
+    )
 
 
 def test_deferred_schedules_are_a_warning(here: Here) -> None:

@@ -322,6 +322,29 @@ def test_an_hour_is_the_sum_of_its_minutes(store: MemoryStore, clock: VirtualClo
     assert hours == [1 + 2 + 3, 4 + 5 + 6]
 
 
+def test_an_idle_node_writes_its_hour_once_and_seldom_looks_for_old_records(clock: VirtualClock) -> None:
+    calls: Counter[str] = Counter()
+
+    class Counted(MemoryStore):
+        def put_record(self, record: Record, expect: int | None = None) -> bool:
+            calls[f"{record.kind} {record.key.split('/')[0]}"] += 1
+            return super().put_record(record, expect)
+
+        def find_records(self, kind: str, *given: Any, **bounds: Any) -> list[Record]:
+            calls[f"find {kind}"] += 1
+            return super().find_records(kind, *given, **bounds)
+
+    node = Rollups(Counted(clock), Counting(), "n")
+    node.step(clock.now)
+    clock.now = start_of("hour", clock.now) + HOUR
+    node.step(clock.now)
+    calls.clear()
+    for _ in range(50):
+        clock.advance("1m")
+        node.step(clock.now)
+    assert (calls["rollup minute"], calls["rollup hour"], calls["find rollup"]) == (50, 1, 5)
+
+
 def _read(store: Store, by: By) -> list[Any]:
     return list(read_rollups(store, by, store.now() - 3 * HOUR, store.now() + HOUR))
 

@@ -25,9 +25,7 @@ ROOT = Path(__file__).parents[2]
         ("docs/howto/testing.md::line:3,column:1", "docs/howto/testing.md"),
         ("tests/unit/test_ids.py::test_one[a::b]", "tests/unit/test_ids.py"),
         ("tests/contract/test_redis.py::TestRedis::test_one", "tests/contract/test_redis.py::TestRedis"),
-        ("tests/faults/test_stores.py::test_one[kills-mongo]", "tests/faults/test_stores.py[mongo]"),
-        ("tests/faults/test_stores.py::test_two[mongo]", "tests/faults/test_stores.py[mongo]"),
-        ("tests/faults/test_supervisor.py::test_one", "tests/faults/test_supervisor.py::test_one"),
+        ("tests/faults/test_stores.py::test_one[a-mongo]", "tests/faults/test_stores.py::test_one[a-mongo]"),
     ],
 )
 def test_tests_that_share_something_are_in_one_unit(nodeid: str, unit: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.faults.fleet import wait_until
-from tests.lengths import some
+from tests.lengths import LONG, some
 from tests.unit.receivers import Receiver, receiver
 from tests.web.test_story import place
 
@@ -144,6 +144,7 @@ def test_people_learn_of_a_failing_job_once_of_its_third_failure_and_of_its_reco
     assert [each["id"] for each in reversed(log)] == [message["id"] for message in stage.told()]
 
 
+@LONG
 def test_a_schedule_that_nobody_runs_is_reported_by_the_web_process_alone(stage: Stage) -> None:
     stage.evenbeat("schedules", "add", "nightly", "every 1s", "work")
     stage.evenbeat("alerts", "channels", "add", "ops", "webhook", "env:EVENBEAT_SECRET_URL")

@@ -49,11 +49,11 @@ def rule_table(
             Column("tenant", [whose(rule.tenant) if show_tenants else "" for rule in rules]),
             Column("rule", [rule.name for rule in rules]),
             Column(
-                "state", [rule_state(rule, found[rule.tenant, rule.name], local) for rule in rules], wraps=18
+                "state", [rule_state(rule, found[rule.tenant, rule.name], local) for rule in rules], wraps=14
             ),
-            Column("on", [", ".join(rule.on) for rule in rules], wraps=24),
+            Column("on", [", ".join(rule.on) for rule in rules], wraps=16),
             Column("covers", [covers(rule) for rule in rules], drop=1),
-            Column("to", [", ".join(rule.to) for rule in rules], wraps=16),
+            Column("to", [", ".join(rule.to) for rule in rules], wraps=12),
         ]
     )
 
@@ -110,8 +110,8 @@ def delivery_table(found: Sequence[Delivery], local: LocalTime, *, show_tenants:
             Column("state", [(each.state, _STATES[each.state]) for each in found]),
             Column("tries", [str(each.tries) for each in found], drop=2, justify="right"),
             Column("rule", [each.rule or "" for each in found], drop=1),
-            Column("message", [printable(each.title, keep="") for each in found], wraps=24),
-            Column("error", [printable(each.error or "", keep="") for each in found], wraps=16),
+            Column("message", [printable(each.title, keep="") for each in found], wraps=22),
+            Column("error", [printable(each.error or "", keep="") for each in found], wraps=24),
         ]
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LONGEST = 60
 # The least width of the column of changes.
 _CHANGE = 30
-_TIMES = ("next_run", "paused_until", "run_at", "wake_at", "expires")
+_TIMES = ("next_run", "paused_until", "run_at", "wake_at", "expires", "muted_until", "starts_at", "until")
 
 limit_option = click.option(
     "--limit", metavar="N", type=click.IntRange(1), default=20, show_default=True, help="At most this many."
@@ -104,7 +104,8 @@ def _table(
 
 
 def _subject(entry: AuditEntry) -> str:
-    return entry.subject if entry.kind == "schedule" else f"{entry.kind} {entry.subject}"
+    kind = entry.kind.replace("_", " ")
+    return entry.subject if kind == "schedule" else f"{kind} {entry.subject}"
 
 
 def _changes(entry: AuditEntry, local: LocalTime) -> Iterator[str]:

@@ -72,6 +72,9 @@ class Period:
         return version >> _WRITE_BITS == self._mark
 
     def add(self, tallies: dict[Name, Tally]) -> None:
+        """Add the counts of a minute. Without any, the hour of an idle node is not written again."""
+        if not tallies:
+            return
         total = dict(self.tallies)
         for name, tally in tallies.items():
             present = total.get(name)

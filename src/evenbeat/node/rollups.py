@@ -37,8 +37,10 @@ _TENANT = "default"
 # Records of minutes expire later than nodes delete them: a search does not find an expired record, and a
 # purge deletes it only after the retention of runs.
 _EXPIRES: dict[By, int] = {"minute": 2 * KEPT["minute"], "hour": KEPT["hour"]}
-# How many old records a node deletes in a minute, and how many periods one search reads.
-_MOST_DELETED = 50
+# How often a node looks for old records, in ms, and how many it deletes then; the periods one search reads.
+# A node writes 10 records of minutes in this time.
+_DELETE_EVERY = 10 * MINUTE
+_MOST_DELETED = 200
 _PERIODS_READ = 60
 
 _log = logging.getLogger("evenbeat.node.rollups")
@@ -56,6 +58,8 @@ class Rollups:
         self._ticker = ticker
         self._worker = worker
         self._counters = CounterWriter(store, counting, node)
+        self._deleted_at: Instant | None = None
+        """When it last looked for old records."""
 
     def step(self, now: Instant) -> Instant:
         """Write the minutes that are over, also those in which nothing happened: the records show that the
@@ -126,6 +130,9 @@ class Rollups:
 
     def _delete_old(self, now: Instant) -> None:
         """Delete some records of minutes whose retention is over. Any node deletes those of all nodes."""
+        if self._deleted_at is not None and 0 <= now - self._deleted_at < _DELETE_EVERY:
+            return
+        self._deleted_at = now
         until = start_of("minute", now) - KEPT["minute"]
         old = self._store.find_records(
             KIND, _TENANT, start="minute/", end=rollup_key("minute", until), limit=_MOST_DELETED

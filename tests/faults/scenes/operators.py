@@ -88,9 +88,9 @@ class FaultProxy(Over):
             name = write.planned.schedule.name
             if written.accepted:
                 base = None if write.expect is None else self._seen[name, write.expect]
-                change = Change(base, write.planned)
                 # Two threads that write the same to a row at the same instant count as one that repeats its
-                # write.
+                # write. Each has an audit record of its own.
+                change = Change(base, write.planned._replace(records=()))
                 before = self._changes.setdefault((name, write.planned.schedule.version), change)
                 assert before == change, f"a change of {name} was lost: two made one version, {change}"
             elif written.current is not None:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from evenbeat.alerts.channels.making import check_channel, shown_address
 from evenbeat.app.alerts import reports
-from evenbeat.app.alerts.channels import AlertChannels
+from evenbeat.app.alerts.channels import AlertChannels, address_of, check
 from evenbeat.app.alerts.declared import DeclaredAlerts
 from evenbeat.app.alerts.named import NamedRecords, owner_from
 from evenbeat.app.alerts.rules import AlertRules
@@ -36,7 +35,7 @@ class Alerts:
         self._is_running = is_running
         rules = NamedRecords(session, RULE, StoredRule, rule_facts)
         channels = NamedRecords(
-            session, CHANNEL, StoredChannel, lambda body: channel_facts(body, shown_address(body))
+            session, CHANNEL, StoredChannel, lambda body: channel_facts(body, address_of(body))
         )
         self.rules = AlertRules(session, rules, channels)
         self.channels = AlertChannels(session, channels, rules)
@@ -112,7 +111,7 @@ class Alerts:
         managed_by: str = "code",
     ) -> None:
         check_name(name, "name")
-        check_channel(kind, url, secret)
+        check(kind, url, secret)
         wanted = StoredChannel(kind=kind, url=url, secret=secret, managed_by=managed_by)
         self._declared.keep_channel(owner, name, wanted)
 

@@ -7,7 +7,6 @@ from typing import TypeAlias, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from evenbeat.alerts.channels.making import check_channel, shown_address
 from evenbeat.alerts.texts import test_message
 from evenbeat.app.alerts.named import Found, NamedRecords, owner_from
 from evenbeat.app.alerts.reports import delivery_view
@@ -73,7 +72,7 @@ class AlertChannels:
         ``secret`` is the key by which a webhook is signed. ``url`` and ``secret`` may name a variable of the
         processes that send, ``env:EVENBEAT_SECRET_…``: then the store does not have the secret.
         """
-        check_channel(kind, url, secret)
+        check(kind, url, secret)
         wanted = StoredChannel(kind=kind, url=url, secret=secret)
         owner = owner_from(self._session, tenant, all_tenants)
         return _view(self._channels.create(owner, name, wanted))
@@ -89,7 +88,7 @@ class AlertChannels:
         all_tenants: bool = False,
     ) -> AlertChannel:
         """Create the channel, or update it to match. Edits by hand do not stay."""
-        check_channel(kind, url, secret)
+        check(kind, url, secret)
         wanted = StoredChannel(kind=kind, url=url, secret=secret)
         owner = owner_from(self._session, tenant, all_tenants)
         return _view(write_channel(self._channels, owner, name, wanted))
@@ -118,7 +117,7 @@ class AlertChannels:
 
         def decide(present: StoredChannel) -> StoredChannel:
             wanted = replace(present, **changed)
-            check_channel(wanted.kind, wanted.url, wanted.secret)
+            check(wanted.kind, wanted.url, wanted.secret)
             return wanted
 
         owner = owner_from(self._session, tenant, all_tenants)
@@ -170,6 +169,21 @@ class AlertChannels:
     atest = twin(test)
 
 
+def check(kind: str, url: object, secret: object) -> None:
+    """Refuse a channel that can't work; the error does not show its secrets."""
+    # Imported when the first channel is written or shown: most processes do neither.
+    from evenbeat.alerts.channels.making import check_channel
+
+    check_channel(kind, url, secret)
+
+
+def address_of(channel: StoredChannel) -> str:
+    """Return what may be shown of a channel's URL."""
+    from evenbeat.alerts.channels.making import shown_address
+
+    return shown_address(channel)
+
+
 def write_channel(
     channels: NamedRecords[StoredChannel], owner: str | None, name: str, wanted: StoredChannel
 ) -> Found[StoredChannel]:
@@ -191,7 +205,7 @@ def _view(found: Found[StoredChannel]) -> AlertChannel:
         name=found.name,
         tenant=found.owner,
         kind=channel.kind,
-        address=shown_address(channel),
+        address=address_of(channel),
         managed_by=channel.managed_by,
         revision=channel.revision,
     )

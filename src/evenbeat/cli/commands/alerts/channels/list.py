@@ -41,8 +41,8 @@ def command(all_tenants: bool, store: str | None, tenant: str | None, as_json: b
                     Column("tenant", [whose(each.tenant) if all_tenants else "" for each in channels]),
                     Column("channel", [each.name for each in channels]),
                     Column("kind", [each.kind for each in channels]),
-                    Column("address", [each.address for each in channels], wraps=24),
-                    Column("rules", [", ".join(names) or "none" for names in users], wraps=20),
+                    Column("address", [each.address for each in channels], wraps=20),
+                    Column("rules", [", ".join(names) or "none" for names in users], wraps=24),
                 ]
             )
         elif not others:
