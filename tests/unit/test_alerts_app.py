@@ -104,6 +104,7 @@ def test_a_name_is_taken_once(app: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("fields", "field", "message"),
     [
+        ({"on": "failed,late"}, "on", 'on "failed,late" is not a condition; several conditions are a list'),
         ({"on": "broken"}, "on", 'on "broken" is not a condition; choose from failed, failing'),
         ({"on": "failing:1"}, "on", 'on "failing:1" is not within 2 to 1,000'),
         ({"on": []}, "on", 'on is empty: a rule without conditions announces nothing; write on=["failed"]'),
@@ -155,6 +156,14 @@ def test_conditions_about_shared_machines_are_for_rules_of_all_tenants(app: Sche
     # A rule of all tenants has channels of its own, also where the default tenant has one of that name.
     assert refused(app.alerts.rules.add, "x", on="failed", to="ops", all_tenants=True)[1].startswith(
         'to "ops" is not an alert channel of all tenants'
+    )
+
+
+def test_a_rule_of_all_tenants_without_any_channel_says_which_it_needs(app: Scheduler) -> None:
+    app.alerts.channels.add("tenants-own", "webhook", HOOK)
+    assert refused(app.alerts.rules.add, "x", on="failed", to="tenants-own", all_tenants=True)[1] == (
+        'to "tenants-own" is not an alert channel of all tenants; '
+        "a rule of all tenants has channels of its own: add one with all_tenants=True"
     )
 
 
