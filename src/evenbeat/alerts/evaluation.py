@@ -79,7 +79,7 @@ class Evaluation:
     def __init__(
         self,
         store: Store,
-        rules: Sequence[Rule],
+        read_rules: Callable[[], Sequence[Rule]],
         incidents: OpenIncidents,
         facts: Facts,
         poller: Poller,
@@ -87,13 +87,18 @@ class Evaluation:
         now: Instant,
     ) -> None:
         self._store = store
-        self._rules: Mapping[RuleKey, Rule] = {rule.key: rule for rule in rules}
+        self._read_rules = read_rules
         self._incidents = incidents
+        # After the incidents: the rule of each is among them, unless it was deleted.
+        self._rules = self._rules_by_key()
         self._facts = facts
         self._poller = poller
         self._announcer = announcer
         self._now = now
         self._windows: tuple[Window, ...] = read_windows(store.find_records(WINDOW))
+
+    def _rules_by_key(self) -> Mapping[RuleKey, Rule]:
+        return {rule.key: rule for rule in self._read_rules()}
 
     # -- signals -------------------------------------------------------------------------------------------
 
@@ -101,7 +106,11 @@ class Evaluation:
         """Count the signals that nodes left, in the incidents of the rules that cover them."""
         for _ in range(_MOST_BATCHES):
             records = self._store.find_records(SIGNAL, limit=BATCH)
-            if not records or not self._take_batch(records):
+            if not records:
+                return
+            # After the signals: a signal that no rule asks for is deleted, and its rule may be a new one.
+            self._rules = self._rules_by_key()
+            if not self._take_batch(records):
                 return
 
     def _take_batch(self, records: Sequence[Record]) -> bool:
