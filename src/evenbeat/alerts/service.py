@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 from evenbeat.alerts.channels.base import Channel
 from evenbeat.alerts.evaluation import Announcer
-from evenbeat.alerts.sender import SIDE_BY_SIDE, AlertSender, Sent
+from evenbeat.alerts.sender import AlertSender, Sent
+from evenbeat.alerts.waiting import SIDE_BY_SIDE
 from evenbeat.alerts.watch import TURN_EVERY, AlertWatch
 from evenbeat.core.alerts import ChannelKind
 from evenbeat.core.instants import Instant
