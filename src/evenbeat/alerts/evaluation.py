@@ -118,7 +118,7 @@ class Evaluation:
         by_key = {(record.tenant, record.key): record for record in records}
         groups: dict[tuple[Subject, str], list[tuple[str, Signal]]] = {}
         done: set[tuple[str, str]] = set()
-        read = {key: read_body(record, Signal) for key, record in by_key.items()}
+        read = {key: _signal_of(record) for key, record in by_key.items()}
         known = [signal for signal in read.values() if signal is not None]
         self._facts.read((signal.tenant, signal.schedule) for signal in known if signal.schedule is not None)
         for key, signal in read.items():
@@ -301,3 +301,9 @@ class Evaluation:
             self._incidents.announce(
                 incident, self._rules.get(rule_key(incident)), self._announcer.incident_message, self._now
             )
+
+
+def _signal_of(record: Record) -> Signal | None:
+    """Return the signal of a record; None if it is damaged, or names another tenant than its record."""
+    signal = read_body(record, Signal)
+    return None if signal is None or signal.tenant != record.tenant else signal
