@@ -182,6 +182,22 @@ def test_failures_before_and_after_a_success_in_one_turn_are_two_incidents(bench
     assert signals(bench.store) == []
 
 
+def test_a_success_before_the_clock_was_set_back_ends_no_later_incident(bench: Bench) -> None:
+    put_rule(bench.store, "failed")
+    bench.schedule()
+    bench.run(None)
+    bench.clock.now -= 3_600_000
+    bench.run()
+    bench.turn()
+    assert bench.receiver.kinds == ["opened"]
+    bench.turn()
+    assert bench.receiver.kinds == ["opened"]
+    bench.clock.advance("2h")
+    bench.run(None)
+    bench.turn()
+    assert bench.receiver.kinds == ["opened", "recovered"]
+
+
 def test_a_paused_schedule_is_announced_when_it_is_resumed_and_still_failing(bench: Bench) -> None:
     put_rule(bench.store, "failed")
     bench.schedule()
