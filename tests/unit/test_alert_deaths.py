@@ -11,7 +11,8 @@ import pytest
 
 from evenbeat.alerts.evaluation import Evaluation
 from evenbeat.alerts.open_incidents import OpenIncidents
-from evenbeat.alerts.sender import AlertSender, Claimed
+from evenbeat.alerts.sender import AlertSender
+from evenbeat.alerts.waiting import Waiting
 from evenbeat.core.alerts import Message
 from evenbeat.core.records import Record
 from evenbeat.node.signals import stored_rules
@@ -321,7 +322,7 @@ def test_deleting_signals_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_sending_without_a_look_at_the_log_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def claim(self: AlertSender, claimed: Claimed, now: int) -> Claimed | None:
+    def claim(self: AlertSender, claimed: Waiting, now: int) -> Waiting | None:
         return self._put(claimed.record, claimed.delivery)
 
     monkeypatch.setattr(AlertSender, "_claim", claim)

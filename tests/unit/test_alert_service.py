@@ -13,6 +13,7 @@ from evenbeat.alerts import service as services
 from evenbeat.alerts.service import REST, AlertService
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules import changes
+from evenbeat.rules.alert_records import RULE, SIGNAL
 from evenbeat.stores.base import Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -196,3 +197,43 @@ def test_the_web_process_alone_reports_a_schedule_that_nobody_fires() -> None:
             web.close()
             app.close()
     assert message["schedule"] == "nightly"
+
+
+@pytest.mark.parametrize("is_in_between", [False, True])
+def test_a_process_that_does_not_know_a_new_rule_loses_none_of_its_signals(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_in_between: bool
+) -> None:
+    put_rule(bench.store, "failed", name="old", schedule="other")
+    bench.step()  # from now on, this process knows the first rule alone
+    find = bench.store.find_records
+
+    def add() -> None:
+        put_rule(bench.store, "failed", name="new")
+        end_run(bench.store, a_run("run-1", None), "ValueError: boom")
+
+    def find_records(kind: str, *args: Any, **options: Any) -> Any:
+        if kind == SIGNAL and is_in_between and not find(SIGNAL) and len(find(RULE)) == 1:
+            add()  # after the turn has read the rules, and before it reads the signals
+        return find(kind, *args, **options)
+
+    monkeypatch.setattr(bench.store, "find_records", find_records)
+    if not is_in_between:
+        add()
+    bench.clock.advance("5s")
+    bench.step()
+    assert bench.receiver.kinds == ["opened"]
+
+
+def test_a_process_that_does_not_know_a_new_rule_leaves_its_incidents_open(bench: Bench) -> None:
+    put_rule(bench.store, "failed", name="old", schedule="other")
+    bench.step()
+    put_rule(bench.store, "failed", name="new")
+    end_run(bench.store, a_run("run-1", None), "ValueError: boom")
+    other = AlertService(bench.store, name="two")
+    other._sender._start = lambda send: send()
+    bench.clock.advance("5s")
+    other.step(bench.clock.now)
+    bench.clock.advance("5s")
+    bench.step()
+    (incident,) = incidents(bench.store)
+    assert (incident.rule, incident.closed_at) == ("new", None)

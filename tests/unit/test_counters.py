@@ -346,6 +346,23 @@ def test_a_process_that_was_frozen_continues_where_its_record_was_sealed(
     assert len(store.find_records(KIND)) == 1
 
 
+def test_a_process_that_was_frozen_for_days_loses_no_count(store: MemoryStore, clock: VirtualClock) -> None:
+    process = Process(store)
+    process.count(clock.now, 3)
+    process.write(clock.now)
+    clock.advance(OLD)
+    fold_old_records(store, clock.now)
+    clock.advance(REMEMBERED)
+    other = Process(store, "n2")  # whose fold forgets the name of the first record
+    other.count(clock.now)
+    other.write(clock.now)
+    clock.advance(OLD)
+    fold_old_records(store, clock.now)
+    process.count(clock.now, 4)
+    process.write(clock.now)
+    assert started(read_counters(store)) == 8
+
+
 def test_a_record_that_was_only_sealed_is_folded_by_the_next_node(
     store: MemoryStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

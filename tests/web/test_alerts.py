@@ -107,6 +107,19 @@ def test_a_test_is_accepted_and_its_delivery_can_be_read(site: Site) -> None:
     assert site.get(f"alerts/deliveries?cursor={made['id']}") == {"items": [], "cursor": None}
 
 
+def test_a_token_of_one_tenant_names_no_variables_that_tenants_share(site: Site) -> None:
+    site.post("alerts/channels", CHANNEL, status=201, tenant="acme")
+    for field, name in (("url", "env:EVENBEAT_SECRET_OPS"), ("secret", "env:EVENBEAT_SECRET_OPS")):
+        made = {**CHANNEL, "name": "x", field: name}
+        response = site.request("POST", "alerts/channels", json=made, tenant="acme")
+        assert_problem(response, 422, "invalid-value", field)
+        response = site.request(
+            "PATCH", "alerts/channels/ops", json={field: name}, headers={"If-Match": "*"}, tenant="acme"
+        )
+        assert_problem(response, 422, "invalid-value", field)
+    site.post("alerts/channels?tenant=acme", {**CHANNEL, "name": "x", "url": name}, status=201)
+
+
 @pytest.fixture
 def told(app: Scheduler) -> Scheduler:
     """Return an app with an incident and a delivery of each owner about each tenant."""

@@ -79,7 +79,7 @@ class Evaluation:
     def __init__(
         self,
         store: Store,
-        rules: Sequence[Rule],
+        read_rules: Callable[[], Sequence[Rule]],
         incidents: OpenIncidents,
         facts: Facts,
         poller: Poller,
@@ -87,13 +87,18 @@ class Evaluation:
         now: Instant,
     ) -> None:
         self._store = store
-        self._rules: Mapping[RuleKey, Rule] = {rule.key: rule for rule in rules}
+        self._read_rules = read_rules
         self._incidents = incidents
+        # After the incidents: the rule of each is among them, unless it was deleted.
+        self._rules = self._rules_by_key()
         self._facts = facts
         self._poller = poller
         self._announcer = announcer
         self._now = now
         self._windows: tuple[Window, ...] = read_windows(store.find_records(WINDOW))
+
+    def _rules_by_key(self) -> Mapping[RuleKey, Rule]:
+        return {rule.key: rule for rule in self._read_rules()}
 
     # -- signals -------------------------------------------------------------------------------------------
 
@@ -101,7 +106,11 @@ class Evaluation:
         """Count the signals that nodes left, in the incidents of the rules that cover them."""
         for _ in range(_MOST_BATCHES):
             records = self._store.find_records(SIGNAL, limit=BATCH)
-            if not records or not self._take_batch(records):
+            if not records:
+                return
+            # After the signals: a signal that no rule asks for is deleted, and its rule may be a new one.
+            self._rules = self._rules_by_key()
+            if not self._take_batch(records):
                 return
 
     def _take_batch(self, records: Sequence[Record]) -> bool:
@@ -109,7 +118,7 @@ class Evaluation:
         by_key = {(record.tenant, record.key): record for record in records}
         groups: dict[tuple[Subject, str], list[tuple[str, Signal]]] = {}
         done: set[tuple[str, str]] = set()
-        read = {key: read_body(record, Signal) for key, record in by_key.items()}
+        read = {key: _signal_of(record) for key, record in by_key.items()}
         known = [signal for signal in read.values() if signal is not None]
         self._facts.read((signal.tenant, signal.schedule) for signal in known if signal.schedule is not None)
         for key, signal in read.items():
@@ -292,3 +301,9 @@ class Evaluation:
             self._incidents.announce(
                 incident, self._rules.get(rule_key(incident)), self._announcer.incident_message, self._now
             )
+
+
+def _signal_of(record: Record) -> Signal | None:
+    """Return the signal of a record; None if it is damaged, or names another tenant than its record."""
+    signal = read_body(record, Signal)
+    return None if signal is None or signal.tenant != record.tenant else signal

@@ -12,7 +12,8 @@ from evenbeat.rules.alert_rules import Subject
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 
 _OVERLAP = 60_000
-"""A run may be recorded so much later, in ms, than the end that it states."""
+"""A run may be recorded so much later, in ms, than the end that it states; and a turn may go on for so long
+after it has read the clock."""
 
 
 def schedule_keys(incidents: Iterable[StoredIncident]) -> list[tuple[str, str]]:
@@ -46,7 +47,14 @@ class Facts:
         return self.rows.get((incident.tenant or "", incident.schedule or ""))
 
     def ended_at(self, subject: Subject, family: str, incident: StoredIncident | None) -> Instant | None:
-        """Return when the last thing happened that ends an incident: a success, or a fire after a miss."""
+        """Return when the last thing happened that ends an incident: a success, or a fire after a miss.
+
+        None if it lies in the future: the clock was set back, and the incident may be younger.
+        """
+        ended_at = self._ended_at(subject, family, incident)
+        return None if ended_at is not None and ended_at > self._now + _OVERLAP else ended_at
+
+    def _ended_at(self, subject: Subject, family: str, incident: StoredIncident | None) -> Instant | None:
         if subject.kind == "task":
             return None if incident is None else self._successes.find(subject, incident, self._now)
         key = (subject.tenant or "", subject.schedule or "")

@@ -53,7 +53,8 @@ class OpenIncidents:
         self._stored: dict[Key, tuple[Record, StoredIncident]] = {}
         for record in store.find_records(INCIDENT):
             incident = read_body(record, StoredIncident)
-            if incident is None:
+            # One with the key of another subject was edited by hand, or copied.
+            if incident is None or _key_of(incident) != (record.tenant, record.key):
                 store.delete_record(INCIDENT, record.tenant, record.key, record.version)
             else:
                 self._stored[record.tenant, record.key] = record, incident

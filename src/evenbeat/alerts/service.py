@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable
 
 from evenbeat.alerts.channels.base import Channel
 from evenbeat.alerts.evaluation import Announcer
-from evenbeat.alerts.sender import SIDE_BY_SIDE, AlertSender, Sent
+from evenbeat.alerts.sender import AlertSender, Sent
+from evenbeat.alerts.waiting import SIDE_BY_SIDE
 from evenbeat.alerts.watch import TURN_EVERY, AlertWatch
 from evenbeat.core.alerts import ChannelKind
 from evenbeat.core.instants import Instant
+from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.pool import Pool
 from evenbeat.node.loop import Loop
 from evenbeat.node.signals import Signals, stored_rules
@@ -120,7 +122,14 @@ class AlertService:
         if is_refreshed:
             self.refresh(now)
         is_urgent, self._is_urgent = self._is_urgent, False
-        stepped = self._watch.step(now, is_urgent=is_urgent)
+        try:
+            stepped = self._watch.step(now, is_urgent=is_urgent)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # Whatever keeps rules from being evaluated: what is written already is sent.
+            self._is_anything_waiting = self._sender.step(now)
+            raise
         if is_urgent and not stepped.took_turn:
             self._is_urgent = True  # another turn has just begun, and may have read the signals before
         has_sent, self._has_sent = self._has_sent, False

@@ -23,6 +23,7 @@ from evenbeat.alerts.polling import Poller
 from evenbeat.alerts.turns import Turn, leave_nodes, take_turn
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
+from evenbeat.node.signals import stored_rules
 from evenbeat.rules.alert_records import INCIDENT
 from evenbeat.rules.alert_rules import Rule
 from evenbeat.stores.base import Store
@@ -46,7 +47,8 @@ class Stepped(NamedTuple):
 
 
 class AlertWatch:
-    """Evaluates the rules that ``use`` was last called with. ``step`` is one turn, if it is due."""
+    """Takes turns as long as there are rules: ``use`` says which this process knows. ``step`` is one turn, if
+    it is due. A turn reads the rules again, because this process may not know the newest ones."""
 
     def __init__(
         self,
@@ -90,6 +92,10 @@ class AlertWatch:
             _log.debug("another process evaluates alert rules", extra={"component": "alerts"})
         return Stepped(True, now + self._every)
 
+    def _read_rules(self) -> tuple[Rule, ...]:
+        self.use(stored_rules(self._store))
+        return self._rules
+
     def _take(self, turn: Turn, now: Instant) -> None:
         began = self._clock()
 
@@ -100,7 +106,7 @@ class AlertWatch:
         incidents = OpenIncidents(self._store, check)
         facts = Facts(self._store, self._successes, now)
         evaluation = Evaluation(
-            self._store, self._rules, incidents, facts, self._poller, self._announcer, now
+            self._store, self._read_rules, incidents, facts, self._poller, self._announcer, now
         )
         evaluation.take_signals()
         evaluation.poll(turn.body)

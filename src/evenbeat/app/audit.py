@@ -9,7 +9,6 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias, get_args
 
 from evenbeat.app.acting import current_actor
-from evenbeat.app.newest_records import Range, newest_of_all_tenants
 from evenbeat.app.session import AppSession
 from evenbeat.core.audits import ACTIONS, AuditAction, AuditEntry, AuditPage, SubjectKind
 from evenbeat.core.awaitable import twin
@@ -19,6 +18,7 @@ from evenbeat.core.instants import Instant, Moment, read_period
 from evenbeat.core.records import Record
 from evenbeat.rules import auditing
 from evenbeat.stores.base import Store, check_limit
+from evenbeat.stores.newest_records import Range, newest_of_all_tenants
 from evenbeat.stores.pages import unknown_cursor
 
 # Inside the class, ``list`` is a method.

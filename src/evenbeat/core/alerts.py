@@ -8,7 +8,7 @@ condition no longer holds. Each announcement on one channel is a *delivery*.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -151,7 +151,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One line."""
     lines: tuple[str, ...]
     """What happened, since when, the last success, the sentence of ``why``, the link."""
-    at: datetime
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
     """When the announced thing happened, by the store's clock."""
     link: str | None
     incident: str | None = None

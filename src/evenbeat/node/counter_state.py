@@ -37,6 +37,10 @@ class CounterState:
         self.version = version
         self.unsure = {}
 
+    def refuse(self, version: int) -> None:
+        """Note that the store has refused this write."""
+        del self.unsure[version]
+
     def begin_again(self, version: int | None) -> None:
         """Begin another record, after this one, with this version, was sealed. None: the last write counts
         as sealed."""

@@ -65,6 +65,7 @@ class CounterWriter:
         body = counters.write_record(sums.minus(self._state.start), now)
         record = Record(kind=KIND, tenant=_TENANT, key=self._key, body=body, version=version)
         if not self._store.put_record(record, expected):
+            self._state.refuse(version)
             return False
         self._state.acknowledge(version)
         self._state.written_at = now

@@ -19,13 +19,13 @@ keeps rules of all tenants apart from those of the tenant ``default``.
 from __future__ import annotations
 
 import hashlib
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
 from evenbeat.core.alerts import Announcement, ChannelKind, DeliveryState, Message, SubjectKind
 from evenbeat.core.ids import first_key_of
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import Record
 
 RULE, CHANNEL, WINDOW = "alert_rule", "alert_channel", "alert_window"
@@ -37,6 +37,8 @@ KEPT = 30 * 86_400_000
 """How long ended incidents and deliveries are kept, in milliseconds."""
 SIGNAL_KEPT = 7 * 86_400_000
 """How long a signal waits for a process that evaluates it. Without any rule, nothing does."""
+CalendarInstant: TypeAlias = Annotated[Instant, msgspec.Meta(ge=FIRST, le=LAST)]
+"""A body with another one was damaged: no date can be made of it."""
 ALL, OWN = "all", "own"
 DEFAULT_TENANT = "default"
 
@@ -49,11 +51,11 @@ class StoredRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schedule: str | None = None
     tag: str | None = None
     recovery: bool = True
-    muted_until: Instant | None = None
+    muted_until: CalendarInstant | None = None
     managed_by: str = "api"
     revision: int = 1
-    created_at: Instant = 0
-    updated_at: Instant = 0
+    created_at: CalendarInstant = 0
+    updated_at: CalendarInstant = 0
 
 
 class StoredChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,8 +67,8 @@ class StoredChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Of a webhook: the key of its signature."""
     managed_by: str = "api"
     revision: int = 1
-    created_at: Instant = 0
-    updated_at: Instant = 0
+    created_at: CalendarInstant = 0
+    updated_at: CalendarInstant = 0
 
     def __repr__(self) -> str:
         # A traceback, or a log of one, must not have the secrets.
@@ -76,8 +78,8 @@ class StoredChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class StoredWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a maintenance window."""
 
-    starts_at: Instant
-    ends_at: Instant
+    starts_at: CalendarInstant
+    ends_at: CalendarInstant
     schedule: str | None = None
     tag: str | None = None
     note: str = ""
@@ -89,12 +91,12 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: str
     """``failed``, ``succeeded`` or ``cancelled`` of a run that ended; ``missed`` of ticks."""
-    at: Instant
+    at: CalendarInstant
     tenant: str
     schedule: str | None = None
     task: str = ""
     run: str | None = None
-    tick: Instant | None = None
+    tick: CalendarInstant | None = None
     """Of ``missed``: the last of the ticks."""
     count: int = 1
     reason: str | None = None
@@ -103,7 +105,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last line of the error."""
     tags: str = ""
     """Of ``missed``: the tags of the schedule. Runs do not carry the tags of their schedule."""
-    took: int | None = None
+    took: Annotated[int, msgspec.Meta(ge=0, le=LAST)] | None = None
 
 
 class Owed(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ class Owed(msgspec.Struct, frozen=True):
     announcement: Announcement
     level: int
     """Of an incident that begins: 1. Each number of a ``failing`` condition that is reached adds one."""
-    at: Instant
+    at: CalendarInstant
     """When the announced thing happened."""
 
 
@@ -126,8 +128,8 @@ class StoredIncident(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     condition: str
     subject_kind: SubjectKind
     subject: str
-    opened_at: Instant
-    changed_at: Instant
+    opened_at: CalendarInstant
+    changed_at: CalendarInstant
     """When the last thing happened that belongs to it, such as another failure."""
     reason: str
     tenant: str | None = None
@@ -135,18 +137,18 @@ class StoredIncident(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     task: str | None = None
     tags: str = ""
     run: str | None = None
-    tick: Instant | None = None
+    tick: CalendarInstant | None = None
     failures: int = 0
     signals: tuple[str, ...] = ()
     """The keys of the newest signals that it counts, so that a repeated signal counts once."""
-    last_success: Instant | None = None
+    last_success: CalendarInstant | None = None
     error: str | None = None
     why: str | None = None
     announced: tuple[Announcement, ...] = ()
     owed: tuple[Owed, ...] = ()
     """To announce, in this order. The watch writes the deliveries, and then moves these to ``announced``."""
     muted_by: str | None = None
-    closed_at: Instant | None = None
+    closed_at: CalendarInstant | None = None
 
 
 class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -155,15 +157,15 @@ class StoredDelivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     message: Message
     channel: str
     scope: str
-    created_at: Instant
+    created_at: CalendarInstant
     state: DeliveryState = "pending"
     tries: int = 0
-    next_at: Instant = 0
+    next_at: CalendarInstant = 0
     """Not before this instant."""
     claimed_by: str | None = None
-    claimed_until: Instant = 0
+    claimed_until: CalendarInstant = 0
     """A sender that has not finished until then is presumed dead: another one sends it again."""
-    last_try_at: Instant | None = None
+    last_try_at: CalendarInstant | None = None
     error: str | None = None
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.alerts import Announcement
 from evenbeat.core.instants import Instant
+from evenbeat.errors import InvalidValue
 from evenbeat.rules.alert_records import (
     Owed,
     Signal,
@@ -24,6 +25,7 @@ from evenbeat.rules.alert_records import (
     scoped_key,
 )
 from evenbeat.rules.alert_rules import FAILED, Rule, Subject, family_of
+from evenbeat.rules.conditions import read_condition
 
 SIGNALS_KEPT = 200
 """How many keys of signals an incident remembers. One turn of the watch reads no more of one subject."""
@@ -140,8 +142,11 @@ def with_deliveries_written(incident: StoredIncident) -> StoredIncident:
 def has_begun(incident: StoredIncident) -> bool:
     """Return whether its condition holds, or held. While fewer runs have failed than ``failing`` asks for, an
     incident only counts them."""
-    kind, _, number = incident.condition.partition(":")
-    return kind != "failing" or incident.failures >= int(number)
+    try:
+        condition = read_condition(incident.condition)
+    except InvalidValue:
+        return True  # of a later version, or damaged
+    return condition.kind != "failing" or incident.failures >= condition.number
 
 
 def _begun(rule: Rule, family: str, subject: Subject, key: str, signal: Signal) -> StoredIncident:

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterator
 from datetime import datetime
 
-from evenbeat.app.newest_records import Range, newest_of_all_tenants
 from evenbeat.core.alerts import Delivery, Incident
 from evenbeat.core.ids import instant_of
 from evenbeat.core.instants import Instant, from_ms
@@ -25,6 +24,7 @@ from evenbeat.rules.alert_records import (
 )
 from evenbeat.rules.incidents import has_begun
 from evenbeat.stores.base import Store
+from evenbeat.stores.newest_records import Range, newest_of_all_tenants
 
 _BATCH = 500
 MOST_OPEN = 10_000

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from evenbeat.alerts.channels.making import REFERENCE
 from evenbeat.core.alerts import (
     LONGEST_NOTE,
     MOST_CHANNELS,
@@ -19,7 +20,8 @@ from evenbeat.core.alerts import (
     Incident,
     MaintenanceWindow,
 )
-from evenbeat.errors import AlertNotFound
+from evenbeat.core.masking import MASK
+from evenbeat.errors import AlertNotFound, InvalidValue
 from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, Reply, endpoint
@@ -235,6 +237,7 @@ class NewAlertChannel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 )
 def create_alert_channel(call: Call[TenantsQuery, NewAlertChannel]) -> object:
     """Create an alert channel. No answer has its secrets."""
+    _refuse_references(call)
     made = call.app.alerts.channels.add(**shapes.given(call.body), **call.tenants)
     return _with_etag(made, HTTPStatus.CREATED)
 
@@ -273,6 +276,7 @@ class AlertChannelChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 )
 def update_alert_channel(call: Call[TenantsQuery, AlertChannelChanges]) -> object:
     """Change the kind, the URL or the secret of an alert channel."""
+    _refuse_references(call)
     changed = call.app.alerts.channels.update(
         call.path["name"], if_revision=call.if_revision, **shapes.given(call.body), **call.tenants
     )
@@ -430,6 +434,21 @@ def get_delivery(call: Call[TenantsQuery, Any]) -> object:
     if not _visible(call, [found]):
         raise AlertNotFound("delivery", call.tenant, call.path["id"])
     return shapes.with_masked_texts(call.principal, found)
+
+
+def _refuse_references(call: Call[Any, Any]) -> None:
+    """Refuse variables in a channel of a token with a tenant: tenants share them, so the secret of another
+    tenant would sign or receive its messages."""
+    if call.principal.tenant is None:
+        return
+    for field, text in (("url", call.body.url), ("secret", call.body.secret)):
+        if isinstance(text, str) and text.startswith(REFERENCE):
+            raise InvalidValue(
+                f"{field} names a variable of the processes that send, which tenants share",
+                field=field,
+                value=MASK,
+                hint="write the value itself, or use a token without a tenant",
+            )
 
 
 def _visible(call: Call[Any, Any], found: list[_OneOf]) -> list[_OneOf]:
