@@ -187,8 +187,9 @@ def _library() -> Any:
     try:
         import apprise
     except ImportError:
+        # Not final: the next process to try may have it.
         raise DeliveryFailed(
-            'apprise is not installed here: pip install "evenbeat[apprise]"', is_final=True
+            'apprise is not installed in the process that sends: pip install "evenbeat[apprise]"'
         ) from None
     return apprise
 

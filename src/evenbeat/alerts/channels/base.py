@@ -17,7 +17,7 @@ class DeliveryFailed(Exception):
         super().__init__(reason)
         self.reason = reason
         self.is_final = is_final
-        """Whether another try would fail, too: a refused address, a library that is not installed."""
+        """Whether every process would fail at every try: a URL that is not usable, an answer that says never."""
 
 
 class Channel(Protocol):

@@ -44,9 +44,6 @@ _BODY_SECONDS = 2.0
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 _RETRIED = frozenset((408, 425, 429))
 """Answers of the 4xx kind that say "later" instead of "never"."""
-NEEDS_PERMISSION = (
-    "which is not on the public internet; allow_private_webhooks permits names that may resolve to one"
-)
 
 
 def system_resolve(host: str, port: int) -> Sequence[str]:
@@ -142,7 +139,11 @@ class HttpClient:
         """Resolve a name, and refuse it if one of its addresses is not public."""
         addresses = self._resolved(host, port, deadline)
         if host not in self._allow_private and not all(map(is_public, addresses)):
-            raise DeliveryFailed(f"{host} has an address {NEEDS_PERMISSION}", is_final=True)
+            # Not final: another process may have the permission, or this one after a restart.
+            raise DeliveryFailed(
+                f"{host} is not on the public internet, and the process that sends does not permit it; "
+                f"start it with --allow-private-webhooks {host}"
+            )
         return addresses
 
     def _resolved(self, host: str, port: int, deadline: _Deadline) -> Sequence[str]:
