@@ -122,6 +122,27 @@ def test_a_recovery_says_how_long_it_lasted() -> None:
     assert message.at == datetime(2026, 3, 5, 2, 1, 5, tzinfo=UTC)
 
 
+def test_the_error_is_said_once() -> None:
+    error = "OperationalError: connection failed: password=hunter2 is wrong"
+    message = incident_message(
+        replace(FAILED, why=f"it failed after 3 attempts: {error}"), "opened", "d1", BASE
+    )
+    assert "Why: it failed after 3 attempts" in message.lines
+    assert (
+        message.why
+        == "it failed after 3 attempts: OperationalError: connection failed: password=*** is wrong"
+    )
+
+
+def test_lengths_of_time_have_whole_seconds() -> None:
+    incident = replace(FAILED, last_success=FAILED.opened_at - 9_876, closed_at=FAILED.opened_at + 50_332)
+    opened, ended = (incident_message(incident, kind, "d1", BASE) for kind in ("opened", "recovered"))
+    assert "Last success: Mon 2026-03-02 01:59:54 UTC, 9 s earlier" in opened.lines
+    assert "Lasted: 50 s, since Mon 2026-03-02 02:00:04 UTC" in ended.lines
+    short = incident_message(replace(incident, closed_at=FAILED.opened_at + 332), "recovered", "d1", BASE)
+    assert "Lasted: 332 ms, since Mon 2026-03-02 02:00:04 UTC" in short.lines
+
+
 def test_a_schedule_that_never_succeeded_says_so() -> None:
     message = incident_message(replace(FAILED, last_success=None, why=None, error=None), "opened", "d1", None)
     assert "Last success: none on record" in message.lines

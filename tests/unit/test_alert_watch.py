@@ -352,6 +352,8 @@ def test_a_schedule_that_nobody_fires_is_late_within_its_threshold(bench: Bench)
     bench.clock.advance("4m55s")
     bench.turn()
     assert [(each.schedule, each.condition) for each in bench.receiver.messages] == [("s", "late:5m")]
+    [late] = bench.receiver.messages
+    assert late.lines[0] == f"The tick of {late.tick:%a %Y-%m-%d %H:%M} UTC has not fired."
     bench.turn()
     # It fires, and no worker takes the run: it is still late.
     bench.store.fire_due(bench.clock.now, 10, plan)

@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from evenbeat.alerts.turns import KnownNode, TurnBody
 from evenbeat.core.alerts import ConditionKind
 from evenbeat.core.durations import write_duration
-from evenbeat.core.instants import Instant, write_instant
+from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.node.presence import LiveNode, live_nodes
+from evenbeat.observe.phrases import utc_time
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.alert_rules import Subject
 from evenbeat.rules.conditions import Condition
@@ -107,7 +108,7 @@ class Poller:
             found[subject] = Finding(subject, reason, run.run_at, run.id, run.tick)
         for row in rows:
             since = row.wake_at or 0
-            reason = f"the tick of {write_instant(row.next_tick or since)} has not fired"
+            reason = f"the tick of {utc_time(row.next_tick or since)} has not fired"
             subject = schedule_subject(row)
             found[subject] = Finding(subject, reason, since, tick=row.next_tick)
         return Findings(tuple(found.values()), is_complete and len(rows) < _MOST_ROWS)

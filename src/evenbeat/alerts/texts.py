@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from evenbeat.core.alerts import Announcement, Message, SubjectKind
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.masking import masked_text
-from evenbeat.observe.phrases import date_time, measured, span, timespec
+from evenbeat.observe.phrases import measured, span, utc_time
 from evenbeat.rules.alert_records import DEFAULT_TENANT, Signal, StoredIncident
 
 LONGEST_TITLE, LONGEST_LINE = 200, 1_000
@@ -42,7 +42,7 @@ _ENDS = {
     "failing": "A run succeeded.",
     "late": "The schedule is on time again.",
     "missed": "A tick fired again.",
-    "stuck": "The run has ended.",
+    "stuck": "The attempt has ended.",
     "queue": "The queue is no longer growing.",
     "no_node": "A node takes it again.",
     "node_lost": "The node is no longer missing.",
@@ -137,7 +137,7 @@ def test_message(channel: str, delivery: str, at: Instant) -> Message:
         title=_title("Test of channel", name, None),
         lines=(
             f'This is a test: alerts on the channel "{name}" arrive here.',
-            f"Sent: {_time(at)}",
+            f"Sent: {utc_time(at)}",
             "Nothing is wrong.",
         ),
         at=_moment(at),
@@ -187,19 +187,19 @@ def _incident_lines(incident: StoredIncident, is_over: bool, at: Instant) -> Ite
     error, why = _line_or_none(incident.error), _line_or_none(incident.why)
     if is_over:
         yield _ENDS.get(kind, "It is over.")
-        yield f"Lasted: {span(max(0, at - incident.opened_at))}, since {_time(incident.opened_at)}"
+        yield f"Lasted: {_age(at - incident.opened_at)}, since {utc_time(incident.opened_at)}"
         yield f"Before: {one_line(incident.reason)}"
         yield "" if error is None else f"Last error: {error}"
     else:
         yield _sentence(incident.reason)
         yield "" if error is None else f"Error: {error}"
-        yield f"Since: {_time(incident.opened_at)}"
+        yield f"Since: {utc_time(incident.opened_at)}"
         if incident.last_success is not None:
-            age = span(max(0, at - incident.last_success))
-            yield f"Last success: {_time(incident.last_success)}, {age} earlier"
+            age = _age(at - incident.last_success)
+            yield f"Last success: {utc_time(incident.last_success)}, {age} earlier"
         elif kind in _FAILURES:
             yield "Last success: none on record"
-        yield "" if why is None else f"Why: {why}"
+        yield "" if why is None else f"Why: {_without(error, why)}"
     subject: SubjectKind = incident.subject_kind if incident.schedule is None else "schedule"
     name = incident.schedule or incident.subject
     first = "First failed " if incident.failures > 1 else ""
@@ -216,7 +216,7 @@ def _identity(
         of_tenant = "" if tenant in (None, DEFAULT_TENANT) else f" of tenant {tenant}"
         yield _labelled(kind, one_line(f"{name}{of_tenant}"))
     if tick is not None:
-        yield _labelled(f"{first}tick", _time(tick))
+        yield _labelled(f"{first}tick", utc_time(tick))
 
 
 def _labelled(label: str, text: str) -> str:
@@ -231,10 +231,15 @@ def _sentence(text: str) -> str:
     return line if not line or line[-1] in ".!?…" else f"{line}."
 
 
-def _time(instant: Instant) -> str:
-    """Return ``Mon 2026-03-02 09:00 UTC``, with seconds only if there are any."""
-    precision = timespec([instant - instant % 1000])
-    return f"{date_time(_moment(instant), precision).removesuffix('+00:00')}UTC"
+def _without(error: str | None, why: str) -> str:
+    """Return why without the error at its end, which has a line of its own."""
+    return why if error is None else why.removesuffix(f": {error}")
+
+
+def _age(milliseconds: int) -> str:
+    """Return a length of time, in whole seconds if it has any."""
+    length = max(0, milliseconds)
+    return span(length if length < 1000 else length - length % 1000)
 
 
 def _moment(instant: Instant) -> datetime:

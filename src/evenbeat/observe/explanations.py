@@ -322,7 +322,7 @@ def _too_new(case: Case) -> Words:
 
 
 def _due(case: Case) -> Words:
-    late = span(case.facts.now - (case.facts.place.tick or 0))
+    late = measured(case.facts.now - (case.facts.place.tick or 0))
     words = f"the tick of {_tick(case)} has been due for {late}, and a node may fire it any moment"
     nodes = some(case.facts.tickers, _MOST_NODES)
     return Words(words, [case.speaker.fact(f"live nodes that fire schedules: {nodes}")])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
 
 
@@ -65,6 +67,13 @@ def date_time(moment: datetime, precision: str = "minutes", *, weekday: bool = T
     """Return ``Mon 2026-03-02 09:00 +01:00``."""
     day = f"{moment:%a} " if weekday else ""
     return f"{day}{moment.replace(tzinfo=None).isoformat(' ', precision)} {utc_offset(moment)}"
+
+
+def utc_time(instant: Instant) -> str:
+    """Return ``Mon 2026-03-02 09:00 UTC``, with seconds only if there are any."""
+    # An instant that was edited by hand may lie outside the calendar.
+    moment = from_ms(min(max(instant, FIRST), LAST))
+    return f"{date_time(moment, timespec([instant - instant % 1000])).removesuffix('+00:00')}UTC"
 
 
 def utc_offset(moment: datetime) -> str:

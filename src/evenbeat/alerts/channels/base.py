@@ -17,7 +17,7 @@ class DeliveryFailed(Exception):
         super().__init__(reason)
         self.reason = reason
         self.is_final = is_final
-        """Whether every process would fail at every try: a URL that is not usable, an answer that says never."""
+        """Whether each process would fail at each try: a URL that is not usable, an answer of 404."""
 
 
 class Channel(Protocol):
