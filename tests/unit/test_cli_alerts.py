@@ -126,6 +126,13 @@ def test_rules_of_other_tenants_are_counted(ready: Scheduler) -> None:
     )
 
 
+def test_a_service_that_is_not_a_kind_of_channel_names_the_one_that_sends_to_it(ready: Scheduler) -> None:
+    assert failed("alerts", "channels", "add", "chat", "slack", HOOK, code=2) == (
+        'error: kind "slack" is not one of webhook, apprise, sentry, healthchecks; '
+        "mail, chats and phones are of the kind apprise\n"
+    )
+
+
 def test_wrong_values_name_their_flags(ready: Scheduler) -> None:
     assert failed("alerts", "add", "r", "--on", "queue", "--to", "ops", code=2) == (
         'error: --on "queue:1000" is about machines that all tenants share; '
@@ -179,7 +186,9 @@ def test_open_incidents_are_shown_with_reason_and_remedy(ready: Scheduler) -> No
         "",
         "1 more of other tenants or shared machines: --all-tenants",
     ]
+    open_incident(ready, "c", tenant="acme", run="acme/nightly/1/7")
     everywhere = printed("alerts", "open", "--all-tenants")
+    assert "remedy   evenbeat why acme/nightly/1/7 --tenant acme" in everywhere
     assert "schedule nightly of tenant default: 3 runs" in everywhere
     assert "remedy   evenbeat queues" in everywhere
     assert "there are more: --limit 5" in printed("alerts", "open", "--all-tenants", "--limit", "1")
@@ -202,6 +211,7 @@ def test_open_incidents_are_shown_with_reason_and_remedy(ready: Scheduler) -> No
         ({"condition": "stuck:1h", "subject_kind": "run", "subject": "r1", "run": "r1"}, "runs cancel r1"),
         ({"condition": "no_node:1m"}, "remedy   start a node: evenbeat run APP"),
         ({"condition": "late:5m", "run": None}, "remedy   evenbeat why nightly"),
+        ({"condition": "late:5m", "subject_kind": "task", "schedule": None, "run": "r1"}, "evenbeat why r1"),
         ({"condition": "node_lost", "subject_kind": "node", "subject": "box"}, "remedy   evenbeat nodes"),
         (
             {"condition": "store_unsafe", "subject_kind": "store", "reason": "fsync is off"},

@@ -10,7 +10,8 @@ from evenbeat.cli.layout import Cell, Column, Fitted, listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.phrases import printable
 from evenbeat.core.alerts import AlertRule, Delivery, Incident, MaintenanceWindow
-from evenbeat.observe.phrases import count
+from evenbeat.observe.phrases import command_line, count
+from evenbeat.rules.alert_records import DEFAULT_TENANT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -91,14 +92,17 @@ def _announced(incident: Incident) -> str:
 def remedy(incident: Incident) -> str:
     """Return the command that helps to find out more, or to end it."""
     kind = incident.condition.partition(":")[0]
+    tenant = incident.tenant or DEFAULT_TENANT
     if kind == "stuck" and incident.run is not None:
-        return f"evenbeat runs cancel {incident.run}"
+        return command_line(f"runs cancel {incident.run}", tenant)
     if kind == "no_node":
         return "start a node: evenbeat run APP"
     if kind in ("queue", "node_lost", "store_unsafe"):
         return {"queue": "evenbeat queues", "node_lost": "evenbeat nodes"}.get(kind, "evenbeat doctor")
-    about = incident.run if kind in ("failed", "failing") else None
-    return f"evenbeat why {about or incident.subject}"
+    # "why" knows schedules and runs: what is late without a schedule is a run of a task.
+    is_about_run = kind in ("failed", "failing") or incident.subject_kind != "schedule"
+    about = incident.run if is_about_run else None
+    return command_line(f"why {about or incident.subject}", tenant)
 
 
 def delivery_table(found: Sequence[Delivery], local: LocalTime, *, show_tenants: bool) -> Fitted:

@@ -13,9 +13,8 @@ from evenbeat.alerts.channels.healthchecks import PLACEHOLDER, Healthchecks
 from evenbeat.alerts.channels.sentry import Sentry, read_dsn
 from evenbeat.alerts.channels.webhook import Webhook
 from evenbeat.core.alerts import CHANNEL_KINDS
-from evenbeat.core.checks import check_one_of
 from evenbeat.core.masking import MASK
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.alert_records import StoredChannel
 
 REFERENCE = "env:"
@@ -50,7 +49,13 @@ def make_channel(
 
 def check_channel(kind: str, url: object, secret: object) -> None:
     """Refuse a channel that can't work; ``InvalidValue`` names the field, and never shows what it has."""
-    check_one_of("kind", kind, CHANNEL_KINDS)
+    if kind not in CHANNEL_KINDS:
+        raise InvalidValue(
+            f"kind {shown(kind)} is not one of {', '.join(CHANNEL_KINDS)}",
+            field="kind",
+            value=kind,
+            hint="mail, chats and phones are of the kind apprise",
+        )
     if not isinstance(url, str) or not url:
         raise _refused("url", "is not a text", _EXAMPLES[kind])
     if url.startswith(REFERENCE):
@@ -59,11 +64,11 @@ def check_channel(kind: str, url: object, secret: object) -> None:
         try:
             _check_url(kind, url)
         except BadAddress as error:
-            raise _refused("url", f"of a {kind} channel is refused: {error}", _EXAMPLES[kind]) from None
+            raise _refused("url", f"of the kind {kind} is refused: {error}", _EXAMPLES[kind]) from None
     if secret is None:
         return
     if kind != "webhook":
-        raise _refused("secret", f"is not used by a {kind} channel", "leave it out")
+        raise _refused("secret", f"is not used by the kind {kind}", "leave it out")
     if not isinstance(secret, str) or not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET:
         words = f"is not a text of {SHORTEST_SECRET} to {LONGEST_SECRET:,} characters"
         raise _refused("secret", words, 'make one: python -c "import secrets; print(secrets.token_hex())"')

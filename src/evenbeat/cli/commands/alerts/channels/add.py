@@ -11,9 +11,13 @@ from evenbeat.core.alerts import CHANNEL_KINDS, ChannelKind
 from evenbeat.core.json_form import json_form
 
 
+def _complete_kind(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    return [kind for kind in CHANNEL_KINDS if kind.startswith(typed)]
+
+
 @click.command("add")
 @click.argument("name")
-@click.argument("kind", type=click.Choice(CHANNEL_KINDS))
+@click.argument("kind", shell_complete=_complete_kind)
 @click.argument("url")
 @click.option("--secret", metavar="TEXT", help="The key by which a webhook is signed.")
 @for_all_option
