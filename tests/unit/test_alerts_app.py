@@ -158,6 +158,14 @@ def test_conditions_about_shared_machines_are_for_rules_of_all_tenants(app: Sche
     )
 
 
+def test_a_rule_of_all_tenants_without_any_channel_says_which_it_needs(app: Scheduler) -> None:
+    app.alerts.channels.add("tenants-own", "webhook", HOOK)
+    assert refused(app.alerts.rules.add, "x", on="failed", to="tenants-own", all_tenants=True)[1] == (
+        'to "tenants-own" is not an alert channel of all tenants; '
+        "a rule of all tenants has channels of its own: add one with all_tenants=True"
+    )
+
+
 def test_owners_are_kept_apart(app: Scheduler) -> None:
     for owner in ({}, {"tenant": "acme"}, {"all_tenants": True}):
         app.alerts.channels.declare("ops", "webhook", HOOK, **owner)

@@ -299,6 +299,16 @@ def test_values_of_alerts_are_checked_where_they_are_declared(tmp_path: Path) ->
         app.alerts.declare_config(read(tmp_path).alerts)
     assert str(caught.value) == f'alerts.rules.failures in {file}:6: on "failing:1" is not within 2 to 1,000'
 
+    write(tmp_path, ALERTS.replace('"ops"]', '"opz"]'))
+    app = Scheduler("memory://")
+    app.alerts.declare_config(read(tmp_path).alerts)
+    with pytest.raises(InvalidValue) as caught:  # only the store knows all channels
+        app.alerts.declare()
+    assert str(caught.value) == (
+        'alert rule "failures", which a file declares: '
+        'to "opz" is not an alert channel of tenant "default"; did you mean ops?'
+    )
+
     write(tmp_path, ALERTS)
     app = Scheduler("memory://")
     app.alerts.declare_channel("ops", "webhook", "https://elsewhere.example.com/x")

@@ -30,11 +30,16 @@ class DeclaredAlerts:
 
     def write(self) -> None:
         """Create everything that was declared, or update it to match: channels before the rules that name
-        them."""
+        them. ``InvalidValue`` names the rule."""
         for (owner, name), channel in self._wanted_channels.items():
             write_channel(self._channels, owner, name, channel)
         for (owner, name), rule in self._wanted_rules.items():
-            write_rule(self._rules, self._channels, owner, name, rule)
+            try:
+                write_rule(self._rules, self._channels, owner, name, rule)
+            except InvalidValue as error:
+                where = "a file" if rule.managed_by == "config" else "the code"
+                problem = f"alert rule {shown(name)}, which {where} declares: {error.problem}"
+                raise InvalidValue(problem, field=error.field, value=error.value, hint=error.hint) from None
 
 
 def _replaces(

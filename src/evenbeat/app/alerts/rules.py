@@ -228,12 +228,16 @@ def _check_channels(channels: NamedRecords[StoredChannel], owner: str | None, ru
                 f"to {shown(name)} is not an alert channel of {whose}",
                 field="to",
                 value=name,
-                hint=_suggestion(name, known),
+                hint=_suggestion(name, known, owner),
             )
 
 
-def _suggestion(name: str, known: list[str]) -> str:
+def _suggestion(name: str, known: list[str], owner: str | None) -> str:
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]}?"
-    return f"there are {', '.join(known[:10])}" if known else "there are none yet: add one first"
+    if known:
+        return f"there are {', '.join(known[:10])}"
+    if owner is None:
+        return "a rule of all tenants has channels of its own: add one with all_tenants=True"
+    return "there are none yet: add one first"
