@@ -224,6 +224,29 @@ def test_each_kind_of_incident_has_its_words(ready: Scheduler, fields: dict[str,
     assert words in printed("alerts", "open")
 
 
+@pytest.mark.parametrize(
+    ("kind", "state", "words"),
+    [
+        (PENDING, "pending", "not sent yet to ops: 503"),
+        (LOG, "failed", "given up to ops: 503"),
+        (LOG, "sent", ""),
+    ],
+)
+def test_an_announcement_that_did_not_arrive_is_shown(
+    ready: Scheduler, clock: Clock, kind: str, state: str, words: str
+) -> None:
+    ready.alerts.rules.add("failures", on="failing:3", to="ops")
+    open_incident(ready, "a")
+    key = key_of(ready.store.now(), 1)
+    error = None if state == "sent" else "503"
+    body = delivered(clock, key, tries=1, state=state, error=error)  # type: ignore[arg-type]  # both have a now
+    body = replace(body, message=replace(body.message, incident="a"))
+    ready.store.put_record(Record(kind=kind, key=key, body=encode(body)))
+    for command in (("alerts", "open"), ("alerts", "show", "failures")):
+        shown = [line.split(maxsplit=1)[1] for line in printed(*command).splitlines() if "  unsent" in line]
+        assert shown == ([words] if words else [])
+
+
 def test_what_is_over_is_shown_without_a_remedy(ready: Scheduler) -> None:
     ready.alerts.rules.add("failures", on="failing:3", to="ops")
     assert printed("alerts", "open", "--past") == "nothing has been wrong in 30 days\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evenbeat.cli.layout import Cell, Column, Fitted, listed, styled
@@ -59,16 +59,26 @@ def rule_table(
     )
 
 
-def incident_parts(incident: Incident, local: LocalTime, *, show_tenant: bool) -> Iterator[RenderableType]:
+def unsent_by_incident(deliveries: Sequence[Delivery]) -> dict[str, Delivery]:
+    """Return the newest announcement of each incident that has not arrived."""
+    unsent = [each for each in reversed(deliveries) if each.state != "sent" and each.error]
+    return {each.incident: each for each in unsent if each.incident is not None}
+
+
+def incident_parts(
+    incident: Incident, local: LocalTime, unsent: Mapping[str, Delivery], *, show_tenant: bool
+) -> Iterator[RenderableType]:
     """Yield an incident: its subject and reason, and below these what is known and what to do."""
     tenant = f" of tenant {incident.tenant}" if show_tenant and incident.tenant is not None else ""
     subject = "" if incident.subject_kind == "store" else f" {incident.subject}"
     style = "bold red" if incident.closed_at is None else "bold"
     yield styled((printable(f"{incident.subject_kind}{subject}{tenant}: {incident.reason}", keep=""), style))
-    yield listed(_facts(incident, local))
+    yield listed(_facts(incident, local, unsent.get(incident.id)))
 
 
-def _facts(incident: Incident, local: LocalTime) -> Iterator[tuple[str, RenderableType]]:
+def _facts(
+    incident: Incident, local: LocalTime, unsent: Delivery | None
+) -> Iterator[tuple[str, RenderableType]]:
     yield "  since", f"{local.full(incident.opened_at)}, {local.away(incident.opened_at)}"
     if incident.closed_at is not None:
         yield "  until", f"{local.full(incident.closed_at)}, {local.away(incident.closed_at)}"
@@ -77,6 +87,9 @@ def _facts(incident: Incident, local: LocalTime) -> Iterator[tuple[str, Renderab
     if incident.last_success is not None:
         yield "  last ok", f"{local.full(incident.last_success)}, {local.away(incident.last_success)}"
     yield "  rule", f"{incident.rule} ({incident.condition}), {_announced(incident)}"
+    if unsent is not None:
+        state = "given up" if unsent.state == "failed" else "not sent yet"
+        yield "  unsent", printable(f"{state} to {unsent.channel}: {unsent.error}", keep="")
     if incident.closed_at is None:
         yield "  remedy", remedy(incident)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.cli.alert_words import incident_parts, remedy
+from evenbeat.cli.alert_words import incident_parts, remedy, unsent_by_incident
 from evenbeat.cli.audit_table import limit_option
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
@@ -36,6 +36,7 @@ def command(
         found = app.alerts.incidents(open=not past, all_tenants=all_tenants, limit=limit + 1)
         has_rules = bool(found) or bool(app.alerts.rules.list(all_tenants=True))
         everywhere = len(found) if past or all_tenants else len(app.alerts.incidents(all_tenants=True))
+        unsent = unsent_by_incident(app.alerts.deliveries(all_tenants=True) if found else [])
         local = LocalTime.at(app.store.now())
     shown, others = found[:limit], everywhere - len(found)
 
@@ -47,7 +48,7 @@ def command(
         for number, incident in enumerate(shown):
             if number:
                 yield ""
-            yield from incident_parts(incident, local, show_tenant=all_tenants)
+            yield from incident_parts(incident, local, unsent, show_tenant=all_tenants)
         if len(found) > limit:
             yield ""
             yield f"there are more: --limit {limit * 5}"

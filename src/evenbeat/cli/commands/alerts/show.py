@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenbeat.cli.alert_input import for_all_option
-from evenbeat.cli.alert_words import covers, incident_parts, rule_state
+from evenbeat.cli.alert_words import covers, incident_parts, rule_state, unsent_by_incident
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
@@ -39,6 +39,7 @@ def command(name: str, all_tenants: bool, store: str | None, tenant: str | None,
             for each in app.alerts.incidents(all_tenants=True)
             if (each.owner, each.rule) == (rule.tenant, rule.name)
         ]
+        unsent = unsent_by_incident(app.alerts.deliveries(all_tenants=True) if incidents else [])
         local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
@@ -47,7 +48,7 @@ def command(name: str, all_tenants: bool, store: str | None, tenant: str | None,
         yield listed(_definition(rule, len(incidents), local))
         for incident in incidents:
             yield ""
-            yield from incident_parts(incident, local, show_tenant=all_tenants)
+            yield from incident_parts(incident, local, unsent, show_tenant=all_tenants)
 
     answer({"rule": json_form(rule), "incidents": json_form(incidents)}, people, as_json=as_json)
 
