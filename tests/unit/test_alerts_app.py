@@ -104,6 +104,7 @@ def test_a_name_is_taken_once(app: Scheduler) -> None:
 @pytest.mark.parametrize(
     ("fields", "field", "message"),
     [
+        ({"on": "failed,late"}, "on", 'on "failed,late" is not a condition; several conditions are a list'),
         ({"on": "broken"}, "on", 'on "broken" is not a condition; choose from failed, failing'),
         ({"on": "failing:1"}, "on", 'on "failing:1" is not within 2 to 1,000'),
         ({"on": []}, "on", 'on is empty: a rule without conditions announces nothing; write on=["failed"]'),

@@ -52,12 +52,10 @@ def read_condition(text: object, field: str = "on") -> Condition:
     kind, colon, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
     if kind not in CONDITION_KINDS:
         known = ", ".join(CONDITION_KINDS)
-        raise InvalidValue(
-            f"{field} {shown(text)} is not a condition",
-            field=field,
-            value=text,
-            hint=f"choose from {known}; some take a bound: failing:3, late:10m, stuck:1h, queue:1000",
-        )
+        hint = f"choose from {known}; some take a bound: failing:3, late:10m, stuck:1h, queue:1000"
+        if isinstance(text, str) and "," in text:
+            hint = "several conditions are a list; on the command line, repeat --on"
+        raise InvalidValue(f"{field} {shown(text)} is not a condition", field=field, value=text, hint=hint)
     bounds = _COUNTED.get(kind) or _TIMED.get(kind)
     if bounds is None:
         if colon:
