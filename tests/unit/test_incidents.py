@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import Record
 from evenbeat.rules.alert_records import Owed, Signal, StoredIncident, StoredWindow, incident_key, past_key
-from evenbeat.rules.alert_rules import FAILED, Rule, Subject, Window, family_of, muted_by, read_rules
+from evenbeat.rules.alert_rules import (
+    FAILED,
+    Rule,
+    RuleIndex,
+    Subject,
+    Window,
+    family_of,
+    muted_by,
+    read_rules,
+)
 from evenbeat.rules.incidents import (
     SIGNALS_KEPT,
     Finding,
@@ -360,3 +369,34 @@ def test_any_order_and_repetition_of_signals_counts_and_announces_each_once(data
     assert len(set(announced)) == levels
     assert written(stored).announced == ("opened", "escalated")[:levels]
     assert set(stored.signals) == {key for key, _ in keyed}
+
+
+def test_an_index_finds_the_rules_that_cover_a_subject_and_compares_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = [
+        rule("failed", name=f"{owner}-{number}", owner=owner, **fields)
+        for owner in (None, "acme", "globex")
+        for number, fields in enumerate(
+            ({}, {"tag": "a"}, *({"schedule": f"s{each}"} for each in range(100)))
+        )
+    ]
+    index = RuleIndex(rules)
+    compared: list[Rule] = []
+    covers = Rule.covers
+
+    def counted(rule: Rule, subject: Subject) -> bool:
+        compared.append(rule)
+        return covers(rule, subject)
+
+    for subject in (
+        Subject("schedule", "s7", "acme", "s7", tags="b a"),
+        Subject("task", "work", "globex", task="work"),
+        Subject("node", "n1"),
+    ):
+        expected = {each.key for each in rules if each.covers(subject)}
+        with monkeypatch.context() as patch:
+            patch.setattr(Rule, "covers", counted)
+            found = [each.key for each in index.covering(subject)]
+        assert (len(found), set(found)) == (len(expected), expected)
+    assert len(compared) < 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -26,7 +26,16 @@ from evenbeat.rules.alert_records import (
     delivery_id,
     read_body,
 )
-from evenbeat.rules.alert_rules import FAILED, Rule, Subject, Window, family_of, muted_by, read_windows
+from evenbeat.rules.alert_rules import (
+    FAILED,
+    Rule,
+    RuleIndex,
+    Subject,
+    Window,
+    family_of,
+    muted_by,
+    read_windows,
+)
 from evenbeat.rules.conditions import Condition
 from evenbeat.rules.incidents import Finding, closed, take_finding, take_signals
 from evenbeat.stores.base import Store
@@ -90,15 +99,12 @@ class Evaluation:
         self._read_rules = read_rules
         self._incidents = incidents
         # After the incidents: the rule of each is among them, unless it was deleted.
-        self._rules = self._rules_by_key()
+        self._rules = RuleIndex(self._read_rules())
         self._facts = facts
         self._poller = poller
         self._announcer = announcer
         self._now = now
         self._windows: tuple[Window, ...] = read_windows(store.find_records(WINDOW))
-
-    def _rules_by_key(self) -> Mapping[RuleKey, Rule]:
-        return {rule.key: rule for rule in self._read_rules()}
 
     # -- signals -------------------------------------------------------------------------------------------
 
@@ -109,7 +115,7 @@ class Evaluation:
             if not records:
                 return
             # After the signals: a signal that no rule asks for is deleted, and its rule may be a new one.
-            self._rules = self._rules_by_key()
+            self._rules = RuleIndex(self._read_rules())
             if not self._take_batch(records):
                 return
 
@@ -142,8 +148,8 @@ class Evaluation:
     def _take_group(self, subject: Subject, family: str, signals: list[tuple[str, Signal]]) -> set[str]:
         """Return the keys of the signals that are no longer needed."""
         used = {key for key, _ in signals}
-        for rule in self._rules.values():
-            if rule.condition_of(family) is None or not rule.covers(subject):
+        for rule in self._rules.covering(subject):
+            if rule.condition_of(family) is None:
                 continue
             before = self._incidents.get(rule, family, subject)
             taken = take_signals(
@@ -163,8 +169,8 @@ class Evaluation:
     def _announce_run(self, signal: Signal, key: str) -> None:
         """Write the deliveries of rules with the condition ``runs``."""
         subject = self._subject_of(signal)
-        for rule in self._rules.values():
-            if not rule.of_kind("runs") or not rule.covers(subject):
+        for rule in self._rules.covering(subject):
+            if not rule.of_kind("runs"):
                 continue
             if muted_by(rule, subject, self._windows, self._now) is not None:
                 continue
@@ -194,24 +200,27 @@ class Evaluation:
 
     def poll(self, before: TurnBody) -> None:
         """Begin, continue and end the incidents of conditions that leave no signal."""
-        asked = [(rule, each) for rule in self._rules.values() for each in rule.of_kind(*POLLED)]
+        asked = [(rule, each) for rule in self._rules.by_key.values() for each in rule.of_kind(*POLLED)]
         if not asked:
             return
         conditions = list(dict.fromkeys(condition for _, condition in asked))
         self._poller.begin(self._now, conditions)
         answers = {condition: self._poller.find(condition, before) for condition in conditions}
+        present: dict[tuple[RuleKey, str], list[StoredIncident]] = {}
+        for incident in self._incidents:
+            present.setdefault((rule_key(incident), incident.condition), []).append(incident)
         for rule, condition in asked:
             if (findings := answers[condition]) is not None:
-                self._compare(rule, condition, findings)
+                self._compare(rule, condition, findings, present.get((rule.key, str(condition)), ()))
         self._announce_all()
 
-    def _compare(self, rule: Rule, condition: Condition, findings: Findings) -> None:
-        """Compare the incidents of a rule with the subjects for which its condition holds."""
+    def _compare(
+        self, rule: Rule, condition: Condition, findings: Findings, incidents: Iterable[StoredIncident]
+    ) -> None:
+        """Compare the incidents of a rule and a condition with the subjects for which its condition holds."""
         text = str(condition)
         present = {
-            (incident.tenant, incident.subject_kind, incident.subject): incident
-            for incident in self._incidents
-            if rule_key(incident) == rule.key and incident.condition == text
+            (incident.tenant, incident.subject_kind, incident.subject): incident for incident in incidents
         }
         for finding in findings.found:
             subject = finding.subject
@@ -258,7 +267,7 @@ class Evaluation:
         present = list(self._incidents)
         self._facts.read(schedule_keys(present))
         for incident in present:
-            rule = self._rules.get(rule_key(incident))
+            rule = self._rules.by_key.get(rule_key(incident))
             family = family_of(incident.condition)
             subject = self._present_subject(incident)
             is_asked = rule is not None and rule.condition_of(family) is not None and rule.covers(subject)
@@ -298,9 +307,8 @@ class Evaluation:
 
     def _announce_all(self) -> None:
         for incident in self._incidents:
-            self._incidents.announce(
-                incident, self._rules.get(rule_key(incident)), self._announcer.incident_message, self._now
-            )
+            rule = self._rules.by_key.get(rule_key(incident))
+            self._incidents.announce(incident, rule, self._announcer.incident_message, self._now)
 
 
 def _signal_of(record: Record) -> Signal | None:

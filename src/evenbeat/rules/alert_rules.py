@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import NamedTuple
 
 from evenbeat.core.alerts import ConditionKind, SubjectKind
@@ -81,6 +82,22 @@ class Rule(NamedTuple):
             return family if any(str(condition) == family for condition in self.conditions) else None
         first = min(self.of_kind("failed", "failing"), key=lambda each: each.number, default=None)
         return None if first is None else str(first)
+
+
+class RuleIndex:
+    """Rules by their filters, so that a storm of failures does not compare each one with all rules."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.by_key = {rule.key: rule for rule in rules}
+        self._by_filter: dict[tuple[str | None, str | None], list[Rule]] = {}
+        for rule in self.by_key.values():
+            self._by_filter.setdefault((rule.owner, rule.body.schedule), []).append(rule)
+
+    def covering(self, subject: Subject) -> Iterator[Rule]:
+        """Yield the rules that cover a subject."""
+        owners, schedules = (None, subject.tenant), (None, subject.schedule)
+        for each in dict.fromkeys(product(owners, schedules)):
+            yield from (rule for rule in self._by_filter.get(each, ()) if rule.covers(subject))
 
 
 class Window(NamedTuple):
