@@ -368,7 +368,7 @@ def test_what_a_run_is_meant_for_is_the_same_for_every_attempt(scheduler: Virtua
 
 NOT_AWAITED = {
     # Nothing in them waits for a store,
-    Scheduler: {"task", "lock", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
+    Scheduler: {"task", "lock", "alert_service", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
     # they are for signals, for supervisors, or for tests.
     | {"run", "hurry", "node_settings", "stand_in"},
     Schedules: set(),

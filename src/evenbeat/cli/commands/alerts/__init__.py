@@ -10,7 +10,7 @@ command = lazy_group(
     "alerts",
     "Say what is announced when jobs fail or do not run; show what is wrong now.",
     {
-        "open": Lazy(f"{_HERE}.open", "Show what is wrong now."),
+        "open": Lazy(f"{_HERE}.open", "Show what is wrong now: since when, why, and what helps."),
         "log": Lazy(f"{_HERE}.log", "Show what was announced, and whether it arrived."),
         "list": Lazy(f"{_HERE}.list", "List alert rules with their state."),
         "show": Lazy(f"{_HERE}.show", "Show an alert rule, and what it has found."),

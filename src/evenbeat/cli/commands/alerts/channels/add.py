@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from evenbeat.cli.alert_input import for_all_option
@@ -11,13 +13,16 @@ from evenbeat.core.alerts import CHANNEL_KINDS, ChannelKind
 from evenbeat.core.json_form import json_form
 
 
-def _complete_kind(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
-    return [kind for kind in CHANNEL_KINDS if kind.startswith(typed)]
+class _Kind(click.Choice[str]):
+    """The kinds of channels, for completion. The library refuses other kinds, and says what to write."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
 
 
 @click.command("add")
 @click.argument("name")
-@click.argument("kind", shell_complete=_complete_kind)
+@click.argument("kind", type=_Kind(CHANNEL_KINDS), metavar="KIND")
 @click.argument("url")
 @click.option("--secret", metavar="TEXT", help="The key by which a webhook is signed.")
 @for_all_option
