@@ -15,11 +15,13 @@ command = lazy_group(
         "list": Lazy(f"{_HERE}.list", "List alert rules with their state."),
         "show": Lazy(f"{_HERE}.show", "Show an alert rule, and what it has found."),
         "add": Lazy(f"{_HERE}.add", "Create an alert rule."),
-        "update": Lazy(f"{_HERE}.update", "Change some fields of an alert rule."),
+        "update": Lazy(
+            f"{_HERE}.update", "Change some fields of an alert rule; the others, and its mute, stay."
+        ),
         "delete": Lazy(f"{_HERE}.delete", "Delete an alert rule."),
         "mute": Lazy(f"{_HERE}.mute", "Mute an alert rule until a time."),
         "unmute": Lazy(f"{_HERE}.unmute", "End the mute of an alert rule."),
-        "test": Lazy(f"{_HERE}.test", "Send a test message, and wait until it arrived."),
+        "test": Lazy(f"{_HERE}.test", "Send a test message, and wait until it arrived, for 20 s at most."),
         "channels": Lazy(f"{_HERE}.channels", "List, add, change and delete channels."),
         "windows": Lazy(f"{_HERE}.windows", "List, add and delete maintenance windows."),
     },

@@ -33,7 +33,9 @@ def command(
     tenant: str | None,
     as_json: bool,
 ) -> None:
-    """Show what was announced, and whether it arrived; with an ID, all about one message.
+    """Show what was announced, and whether it arrived.
+
+    With an ID, show all about one message.
 
     Messages that wait are tried again until they arrive, for 24 hours. They are kept for 30 days.
     """
