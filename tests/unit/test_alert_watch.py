@@ -182,6 +182,27 @@ def test_failures_before_and_after_a_success_in_one_turn_are_two_incidents(bench
     assert signals(bench.store) == []
 
 
+@pytest.mark.parametrize("schedule", ["s", None])
+@pytest.mark.parametrize("turns", [0, 1])
+def test_failures_with_successes_between_them_are_not_in_a_row_though_one_turn_reads_them(
+    bench: Bench, schedule: str | None, turns: int
+) -> None:
+    put_rule(bench.store, "failing:2")
+    bench.schedule()
+    for at in range(4):
+        bench.run(schedule=schedule)
+        if at < turns:
+            bench.turn()
+        bench.run(None, schedule=schedule)
+    bench.turn()
+    bench.turn()
+    assert bench.receiver.kinds == []
+    for error in (None, "boom", "boom", None):
+        bench.run(error, schedule=schedule)
+    bench.turn()
+    assert bench.receiver.kinds == ["opened", "recovered"]
+
+
 def test_a_success_before_the_clock_was_set_back_ends_no_later_incident(bench: Bench) -> None:
     put_rule(bench.store, "failed")
     bench.schedule()

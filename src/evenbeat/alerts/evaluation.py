@@ -120,7 +120,7 @@ class Evaluation:
                 return
 
     def _take_batch(self, records: Sequence[Record]) -> bool:
-        """Return whether a signal was taken in, so that there may be more to do."""
+        """Return whether there may be more to do: a signal was taken in, or an incident ended."""
         by_key = {(record.tenant, record.key): record for record in records}
         groups: dict[tuple[Subject, str], list[tuple[str, Signal]]] = {}
         done: set[tuple[str, str]] = set()
@@ -136,35 +136,67 @@ class Evaluation:
                 group.append((key[1], signal))
             if signal is not None and signal.kind in _ENDED:
                 self._announce_run(signal, key[1])
+        has_ended = False
         for (subject, family), signals in groups.items():
-            used = self._take_group(subject, family, signals)
+            used, is_over = self._take_group(subject, family, signals)
             done |= {(signals[0][1].tenant, key) for key in used}
+            has_ended = has_ended or is_over
         for key in done:
             self._store.delete_record(SIGNAL, *key, by_key[key].version)
         # After the signals: one that is read again must find its incident, or the record of its end.
         self._announce_all()
-        return bool(done)
+        return bool(done) or has_ended
 
-    def _take_group(self, subject: Subject, family: str, signals: list[tuple[str, Signal]]) -> set[str]:
-        """Return the keys of the signals that are no longer needed."""
+    def _take_group(
+        self, subject: Subject, family: str, signals: list[tuple[str, Signal]]
+    ) -> tuple[set[str], bool]:
+        """Return the keys of the signals that are no longer needed, and whether an incident has ended."""
         used = {key for key, _ in signals}
+        has_ended = False
         for rule in self._rules.covering(subject):
             if rule.condition_of(family) is None:
                 continue
             before = self._incidents.get(rule, family, subject)
+            ended_at = self._facts.ended_at(subject, family, before)
             taken = take_signals(
                 before,
                 rule,
                 family,
                 subject,
                 signals,
-                ended_at=self._facts.ended_at(subject, family, before),
+                ended_at=ended_at,
+                earlier_ends=self._earlier_ends(subject, family, before, signals, ended_at),
                 muted_by=muted_by(rule, subject, self._windows, self._now),
                 now=self._now,
             )
             if taken.incident is not None and self._incidents.put(taken.incident):
                 used &= taken.used
-        return used
+                is_over = taken.incident.closed_at is not None
+                has_ended = has_ended or (is_over and (before is None or before.closed_at is None))
+        return used, has_ended
+
+    def _earlier_ends(
+        self,
+        subject: Subject,
+        family: str,
+        incident: StoredIncident | None,
+        signals: list[tuple[str, Signal]],
+        ended_at: Instant | None,
+    ) -> list[Instant]:
+        """Return the successes between the failures of one turn, which then are not in a row.
+
+        The statistics of a schedule have its last success alone. So this asks the store, but only if that
+        success comes after the first of several failures: a schedule that fails and succeeds within seconds.
+        """
+        times = [signal.at for _, signal in signals]
+        if incident is not None:
+            times.append(incident.changed_at)
+        start, end = min(times), max(times)
+        is_task = subject.schedule is None
+        may_be_any = is_task or (ended_at is not None and ended_at > start)
+        if family != FAILED or start == end or not may_be_any:
+            return []
+        return self._facts.successes_between(subject, start, end)
 
     def _announce_run(self, signal: Signal, key: str) -> None:
         """Write the deliveries of rules with the condition ``runs``."""

@@ -15,6 +15,8 @@ _OVERLAP = 60_000
 """A run may be recorded so much later, in ms, than the end that it states; and a turn may go on for so long
 after it has read the clock."""
 
+_MOST_SUCCESSES = 200
+
 
 def schedule_keys(incidents: Iterable[StoredIncident]) -> list[tuple[str, str]]:
     """Return (tenant, name) of the schedules of incidents."""
@@ -53,6 +55,20 @@ class Facts:
         """
         ended_at = self._ended_at(subject, family, incident)
         return None if ended_at is not None and ended_at > self._now + _OVERLAP else ended_at
+
+    def successes_between(self, subject: Subject, start: Instant, end: Instant) -> list[Instant]:
+        """Return when runs of a subject succeeded between two failures, as far as 200 of the latest say."""
+        query = RunQuery(
+            tenant=subject.tenant,
+            schedule=subject.schedule,
+            task=subject.task if subject.schedule is None else None,
+            states=("succeeded",),
+            finished_since=start,
+            without=LARGE_FIELDS,
+            limit=_MOST_SUCCESSES,
+        )
+        ends = (run.finished_at for run in self._store.find_runs(query).items)
+        return [at for at in ends if at is not None and start < at < end]
 
     def _ended_at(self, subject: Subject, family: str, incident: StoredIncident | None) -> Instant | None:
         if subject.kind == "task":

@@ -7,7 +7,7 @@ incident, and two processes that decide at once can't announce it under two ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -59,14 +59,17 @@ def take_signals(
     signals: Sequence[tuple[str, Signal]],
     *,
     ended_at: Instant | None,
+    earlier_ends: Collection[Instant] = (),
     muted_by: str | None,
     now: Instant,
 ) -> Taken:
     """Begin an incident with the first signal, and count the others, in the order of their times.
 
     ``ended_at`` is when the last thing happened that ends incidents of this family: a success, or for
-    ``missed`` a fire. Without signals, this reviews an open incident.
+    ``missed`` a fire. ``earlier_ends`` are successes before it that may lie between two signals. Without
+    signals, this reviews an open incident.
     """
+    ends = earlier_ends if ended_at is None else (*earlier_ends, ended_at)
     if incident is not None and incident.closed_at is not None:
         return Taken(incident, frozenset(key for key, _ in signals if key in incident.signals))
     used: set[str] = set()
@@ -74,7 +77,8 @@ def take_signals(
         if incident is None:
             incident = _begun(rule, family, subject, key, signal)
         elif key not in incident.signals:
-            if ended_at is not None and incident.changed_at < ended_at < signal.at:
+            last = incident.changed_at
+            if any(last < end < signal.at for end in ends):
                 break  # it ended in between: this signal begins the next one
             incident = _counted(incident, key, signal)
         used.add(key)
