@@ -17,6 +17,7 @@ from evenbeat.rules.alert_records import ALL, INCIDENT, LOG, OWN, PAST, PENDING,
 from evenbeat.rules.alert_records import StoredDelivery as Stored
 from tests.unit import cli_store
 from tests.unit.cli_store import HOUR, MINUTE, Clock, answered, failed, printed, run
+from tests.unit.sleeping import replace_sleep
 from tests.unit.test_alerts_app import HOOK, SECRET, delivered, key_of
 
 app, clock = cli_store.app, cli_store.clock
@@ -346,7 +347,7 @@ def settle(app: Scheduler, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> No
             app.store.delete_record(PENDING, record.tenant, record.key, record.version)
 
     monkeypatch.setattr(test_command, "_WAIT", 20.0)
-    monkeypatch.setattr("time.sleep", sleep)
+    replace_sleep(monkeypatch, sleep)
 
 
 def test_a_test_says_that_it_arrived(ready: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from evenbeat.core.records import Record
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import VirtualClock
+from tests.unit.sleeping import replace_sleep
 
 
 class Watched(MemoryStore):
@@ -74,7 +74,7 @@ def test_a_lock_that_is_held_is_acquired_when_it_is_released(
         if len(pauses) == 7:
             theirs.release()
 
-    monkeypatch.setattr(time, "sleep", pause)
+    replace_sleep(monkeypatch, pause)
     mine.acquire()
     assert not theirs.try_acquire()
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
@@ -84,7 +84,7 @@ def test_acquiring_gives_up_at_its_timeout(store: Watched, monkeypatch: pytest.M
     assert lock_on(store).try_acquire()
     seconds = [100.0]
     monkeypatch.setattr(locks, "steady_clock", lambda: seconds[0])
-    monkeypatch.setattr(time, "sleep", lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3)))
+    replace_sleep(monkeypatch, lambda pause: seconds.__setitem__(0, seconds[0] + max(pause, 1e-3)))
     with pytest.raises(LockHeld, match="import"):
         lock_on(store).acquire("2s")
     assert 102 <= seconds[0] < 102.1

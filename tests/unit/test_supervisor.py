@@ -28,6 +28,7 @@ from evenbeat.supervision.node_process import Begin, StuckThreads
 from evenbeat.supervision.silent_children import is_overdue
 from evenbeat.supervision.supervisor import Supervisor
 from evenbeat.tasks.task import Task
+from tests.unit.sleeping import replace_sleep
 
 RUN = RunRecord(
     id="r", task="t", state="running", attempt=2, worker="w", started_at=10_000, lease_until=50_000
@@ -234,7 +235,7 @@ def test_a_supervisor_that_stops_retries_to_hand_back_runs_while_the_store_is_un
         pauses.append(seconds)
         store.away = len(pauses) < 3
 
-    monkeypatch.setattr(time, "sleep", pause)
+    replace_sleep(monkeypatch, pause)
     watching._stop()
     assert len(pauses) == 3
     assert not any("could not be handed back" in message for message in caplog.messages)
