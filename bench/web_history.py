@@ -214,7 +214,7 @@ def _requests(port: int, secret: str, count: int) -> list[Look]:
         "/runs?since=2d&until=1d",
         f"/runs?{every}&since=1d",
         f"/runs/{run_id}",
-        f"/runs/{run_id}/log",
+        f"/runs/{run_id}/logs",
         f"/runs/{run_id}/history",
         f"/runs/{run_id}/why",
         f"/runs/{failed_id}/why",
