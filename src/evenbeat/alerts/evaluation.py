@@ -150,7 +150,7 @@ class Evaluation:
     def _take_group(
         self, subject: Subject, family: str, signals: list[tuple[str, Signal]]
     ) -> tuple[set[str], bool]:
-        """Return the keys of the signals that are no longer needed, and whether an incident has ended."""
+        """Return the keys of the signals to delete, and whether an incident has ended."""
         used = {key for key, _ in signals}
         has_ended = False
         for rule in self._rules.covering(subject):
@@ -294,7 +294,7 @@ class Evaluation:
     def review(self) -> None:
         """End incidents of failures and missed ticks that are over, and those whose rule or schedule is gone.
 
-        Announce those that are no longer muted.
+        Announce incidents whose mute is over.
         """
         present = list(self._incidents)
         self._facts.read(schedule_keys(present))

@@ -53,7 +53,7 @@ _NOT_PUBLIC_6 = tuple(
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
 
-# What a URL may consist of: other characters are for tricks, such as a line break in a header.
+# The characters of a URL. Others serve attacks, such as a line break that adds a header.
 _URL = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%{}-]+")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")

@@ -148,9 +148,9 @@ _LOOK_ALIKES = str.maketrans({"<": "‹", ">": "›", "`": "'"})
 def inert(text: str) -> str:
     """Return one line that every mail program and chat shows as text.
 
-    What a service does with a text depends on the service: some take it as HTML, some as their own kind of
-    Markdown, whatever they are told. So nothing is escaped for one of them: the characters that could do
-    harm are replaced by look-alikes (``<`` by ``‹``), or followed by a space without width (``@``).
+    Some services read a text as HTML, others as their own kind of Markdown, and many ignore the format that the
+    sender names. So this escapes nothing for one of them: it replaces the characters that could do harm by
+    look-alikes (``<`` by ``‹``), or adds a space without width (``@``).
     """
     line = _CONTROL.sub(" ", text).translate(_LOOK_ALIKES)
     return _LINK.sub("]\u200b", _MENTION.sub("@\u200b", line)).strip()
