@@ -149,8 +149,8 @@ def inert(text: str) -> str:
     """Return one line that every mail program and chat shows as text.
 
     Some services read a text as HTML, others as their own kind of Markdown, and many ignore the format that
-    the sender names. So this escapes nothing for one of them: it replaces the characters that could do harm by
-    look-alikes (``<`` by ``‹``), or adds a space without width (``@``).
+    the sender names. So this escapes nothing for one of them. It replaces the characters that could do harm
+    by look-alikes (``<`` by ``‹``), or adds a space without width (``@``).
     """
     line = _CONTROL.sub(" ", text).translate(_LOOK_ALIKES)
     return _LINK.sub("]\u200b", _MENTION.sub("@\u200b", line)).strip()
