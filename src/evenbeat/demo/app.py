@@ -10,16 +10,25 @@ import logging
 import time
 
 from evenbeat import RunContext, Scheduler, cron, every
+from evenbeat.demo.history import RETENTION
+from evenbeat.demo.shop import add_tasks
 
 app = Scheduler(
-    "sqlite:///evenbeat-demo.db", thread_concurrency=4, process_concurrency=1, drain_timeout="10s"
+    "sqlite:///evenbeat-demo.db",
+    thread_concurrency=4,
+    process_concurrency=1,
+    drain_timeout="10s",
+    queues=["default", "mail", "reports"],
+    retention=RETENTION,
+    allow_private_webhooks=["127.0.0.1"],
 )
 log = logging.getLogger("demo")
+add_tasks(app)  # the tasks of the schedules in the demo's history
 
 
-@app.task(schedule=cron("*/5 * * * * *"))
+@app.task(schedule=cron("*/10 * * * * *"))
 def clock(run: RunContext) -> str:
-    """Cron with seconds: at :00, :05, :10, … of every minute."""
+    """Cron with seconds: at :00, :10, :20, … of every minute."""
     return f"{run.scheduled_at:%H:%M:%S}"
 
 
@@ -54,6 +63,7 @@ def slow(run: RunContext) -> str:
         run.raise_if_cancelled()  # ends here when it is cancelled
         time.sleep(1)
         log.info("step %d of 4", step)
+        run.progress(step, total=4)
     return "4 steps"
 
 

@@ -1,0 +1,88 @@
+"""Writes the pictures of the dashboard that README and docs show: ``make screenshots``.
+
+The demo's week of history is behind them, and its jobs run while the pictures are taken.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from playwright.sync_api import Browser, Page, expect
+
+from evenbeat.demo.history import write_history
+from evenbeat.demo.shop import add_tasks
+from tests.browser import chromium
+from tests.browser.dashboard import Complaints, Dashboard, opened
+
+PICTURES = Path(__file__).parents[2] / "docs" / "img"
+
+
+class Picture(NamedTuple):
+    name: str
+    path: tuple[str, ...]
+    query: dict[str, str] = {}  # noqa: RUF012  # read only
+    height: int = 900
+    width: int = 1280
+    dark: bool = False
+    prepare: Callable[[Page], None] | None = None
+
+
+def _open_traceback(page: Page) -> None:
+    page.get_by_text("Traceback of the newest").first.click()
+
+
+def pictures(failed_run: str) -> list[Picture]:
+    schedule = ("schedules", "default", "invoice-export")
+    return [
+        Picture("dashboard-now", ("now",)),
+        Picture("dashboard-schedules", ("schedules",), {"sort": "-name"}),
+        Picture("dashboard-schedule", schedule, height=1100),
+        Picture("dashboard-run", ("runs", "default", failed_run), height=1000),
+        Picture("dashboard-failures", ("runs", "failures"), prepare=_open_traceback),
+        Picture("dashboard-timeline", ("timeline",), {"since": "12h", "until": "12h"}),
+        Picture("dashboard-load", ("timeline",), {"view": "herd"}, height=1000),
+        Picture("dashboard-alerts", ("alerts",)),
+        Picture("dashboard-dark", schedule, height=1100, dark=True),
+        Picture("dashboard-phone", ("now",), width=390, height=844),
+    ]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, chromium.running() as browser:
+        dashboard = Dashboard(Path(folder), allow_private_webhooks=["127.0.0.1"])
+        write_history(dashboard.app.store)
+        add_tasks(dashboard.app)
+        dashboard.serve()
+        dashboard.app.start(queues=("default", "mail", "reports"), allow_private_webhooks=("127.0.0.1",))
+        try:
+            (failed, *_) = dashboard.app.runs.list(schedule="invoice-export", state="failed", limit=1)
+            for picture in pictures(failed.id):
+                take(browser, dashboard, picture)
+        finally:
+            dashboard.close()
+
+
+def take(browser: Browser, dashboard: Dashboard, picture: Picture) -> None:
+    """Take one picture, once the page has loaded its data."""
+    complaints = Complaints()
+    with opened(browser, dashboard, complaints, dark=picture.dark, width=picture.width) as context:
+        page = context.new_page()
+        page.set_viewport_size({"width": picture.width, "height": picture.height})
+        page.goto(dashboard.link(*picture.path, **picture.query))
+        expect(page.locator("main h1").first).to_be_visible()
+        expect(page.locator(".loading")).to_have_count(0)
+        if picture.prepare is not None:
+            picture.prepare(page)
+        with suppress(AssertionError):  # a page without a chart
+            expect(page.locator(".chart canvas").first).to_be_visible(timeout=1_000)
+        page.screenshot(path=PICTURES / f"{picture.name}.png")
+    assert complaints.unexpected == [], complaints.unexpected
+    print(f"docs/img/{picture.name}.png")  # noqa: T201  # a command that shows its progress
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+// One schedule: what it does, whether all its ticks are accounted for, when it ran and will run, and why not.
+
+import { call } from "../../api/client";
+import type { Schedule } from "../../api/schema";
+import { isAbout, useData } from "../../live/data";
+import { Loaded } from "../../parts/load";
+import { Page } from "../../parts/page";
+import { AccountSection } from "./account";
+import { Actions } from "./actions";
+import { AuditSection } from "./audit";
+import { ChartsSection } from "./charts";
+import { Absent } from "./absent";
+import { Banners, Head } from "./head";
+import { HeatSection } from "./heat_map";
+import { HistorySection } from "./history";
+import { LedgerSection } from "./ledger";
+import { PoliciesSection, TicksSection } from "./plan";
+
+export function SchedulePage({ tenant, name }: { tenant: string; name: string }) {
+  const data = useData(
+    `schedule ${tenant} ${name}`,
+    (signal) => call("GET /schedules/{name}", { path: { name }, query: { tenant }, signal }),
+    { when: isAbout(tenant, name) },
+  );
+  if (data.error?.status === 404) return <Absent tenant={tenant} name={name} />;
+  const actions = data.value === undefined ? undefined : <Actions schedule={data.value} onChange={data.reload} />;
+  return (
+    <Page title={name} actions={actions}>
+      <Loaded data={data}>{(schedule) => <Sections schedule={schedule} />}</Loaded>
+    </Page>
+  );
+}
+
+function Sections({ schedule }: { schedule: Schedule }) {
+  const { tenant, name, timezone: zone, revision, state, created_at: createdAt } = schedule;
+  const about = { tenant, name, zone, revision, state, createdAt };
+  return (
+    <>
+      <Banners schedule={schedule} />
+      <Head schedule={schedule} />
+      {!schedule.damage && <AccountSection {...about} />}
+      {!schedule.damage && <HeatSection {...about} />}
+      <ChartsSection {...about} />
+      <HistorySection {...about} />
+      <div class="grid">
+        {!schedule.damage && <TicksSection schedule={schedule} />}
+        <PoliciesSection schedule={schedule} />
+      </div>
+      <LedgerSection {...about} />
+      <AuditSection {...about} />
+    </>
+  );
+}

@@ -1,0 +1,18 @@
+// The pages of the dashboard, in the order of the navigation.
+
+import type { PageEntry } from "./routes";
+
+export const PAGES: PageEntry[] = [
+  { path: "now", title: "Now", load: async () => (await import("../pages/now/index")).NowPage },
+  { path: "schedules", title: "Schedules", load: async () => (await import("../pages/schedules/index")).SchedulesPage },
+  { path: "runs", title: "Runs", load: async () => (await import("../pages/runs/index")).RunsPage },
+  { path: "timeline", title: "Timeline", load: async () => (await import("../pages/timeline/index")).TimelinePage },
+  { path: "nodes", title: "Nodes", load: async () => (await import("../pages/nodes/index")).NodesPage, wholeStore: true },
+  { path: "queues", title: "Queues", load: async () => (await import("../pages/queues/index")).QueuesPage, wholeStore: true },
+  { path: "alerts", title: "Alerts", load: async () => (await import("../pages/alerts/index")).AlertsPage },
+  { path: "limits", title: "Limits", load: async () => (await import("../pages/limits/index")).LimitsPage, more: true },
+  { path: "tenants", title: "Tenants", load: async () => (await import("../pages/tenants/index")).TenantsPage, more: true },
+  { path: "order", title: "Retention and repair", load: async () => (await import("../pages/order/index")).OrderPage, more: true },
+  { path: "audit", title: "Audit", load: async () => (await import("../pages/audit/index")).AuditPage, more: true },
+  { path: "tokens", title: "Tokens", load: async () => (await import("../pages/tokens/index")).TokensPage, wholeStore: true, role: "admin", more: true },
+];
