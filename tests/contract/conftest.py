@@ -8,8 +8,19 @@ from pathlib import Path
 
 import pytest
 from tests.contract.adapters import ADAPTERS, Adapter
+from tests.lengths import LONG
 
 from evenbeat.testing import VirtualClock
+
+LARGE = ("test_ten_thousand_runs_go_through_in_one_batch", "test_ten_thousand_schedules_fire_in_batches")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the largest batches to SQLite and PostgreSQL in ``make test``."""
+    for item in items:
+        if item.name in LARGE and item.path.stem in ("test_redis", "test_mongo"):
+            item.add_marker(LONG)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,17 @@ from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.rows import read_run, read_schedule
 
 # Temporary keys, and keys that are not derived from hashes: nothing to compare with.
-_NO_INDEX = ("meta", "firing", "logs:", "records:", "schedule_lock:", "skipped", "kinds:", "expiring")
+_NO_INDEX = (
+    "meta",
+    "firing",
+    "logs:",
+    "records:",
+    "schedule_lock:",
+    "skipped",
+    "kinds:",
+    "expiring",
+    "limits",
+)
 
 
 def differences(url: str) -> dict[str, tuple[object, object]]:
@@ -58,15 +68,28 @@ def _run(indexes: defaultdict[str, dict[str, Any]], run: RunRecord) -> None:
         if run.state in ACTIVE_STATES:
             indexes[f"active:{path}"][run.id] = run.created_at
     if run.state == "queued":
-        indexes[f"ready:{run.queue}:{run.priority}:{run.task}"][run.id] = run.run_at
-        indexes[f"waiting:{run.queue}"][f"{run.priority}:{run.task}"] = True
-        indexes["queues"][f":{run.queue}"] = True
+        if run.cohort is None:
+            member = f"{run.priority}:{run.tenant}:{run.task}"
+            index, first, queues = f"ready:{run.queue}:{member}", f"waiting:{run.queue}", "queues"
+        else:
+            member, index, first, queues = (
+                run.cohort,
+                f"cohort:{run.cohort}",
+                f"cohorts:{run.queue}",
+                "limited",
+            )
+        indexes[index][run.id] = run.run_at
+        indexes[first][member] = min(run.run_at, indexes[first].get(member, run.run_at))
+        indexes[queues][f":{run.queue}"] = True
     elif run.state == "running":
+        if run.cohort is not None:
+            indexes["slots"][run.id] = run.cohort
         indexes["leases"][run.id] = run.lease_until or 0
         if run.worker is not None:
             indexes[f"held:{run.worker}"][run.id] = run.claim or ""
     elif run.state in FINAL_STATES:
         indexes["over"][run.id] = run.finished_at or 0
+        indexes[f"over:{run.tenant}:{run.state}"][run.id] = run.finished_at or 0
 
 
 def _content(client: Any, key: str) -> dict[str, Any]:

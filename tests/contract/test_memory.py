@@ -11,8 +11,7 @@ import pytest
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.stores.base import Claim, Schema
-from evenbeat.stores.memory import MemoryStore
-from evenbeat.stores.memory import store as memory_store
+from evenbeat.stores.memory import MemoryStore, claims
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
 
@@ -33,7 +32,7 @@ def test_a_store_in_memory_has_no_schema_no_server_and_no_transactions() -> None
 
 
 def test_claims_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_store, "_CLAIMS_KEPT", 2)
+    monkeypatch.setattr(claims, "_CLAIMS_KEPT", 2)
     store = MemoryStore(VirtualClock())
     for token in ("a", "b", "c"):
         store.add_runs([RunRecord(id=token, task="work")])

@@ -18,6 +18,9 @@ from evenbeat.testing.contract import Handles, StoreContract
 # All collections except the version of the schema and the hints: a capped collection cannot be emptied.
 COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
 
+# Seconds. Longer than by default: ten threads wait for each other, perhaps on a busy machine.
+_PATIENCE = 60
+
 
 class OneDatabase(StoreContract):
     """One database for a class, emptied before each test: creating one takes longer than most tests."""
@@ -29,8 +32,8 @@ class OneDatabase(StoreContract):
     @classmethod
     def database(cls) -> Iterator[None]:
         with own_place(server_url("mongo")) as url:
-            # Open meanwhile, so that the stores of all tests share its connections.
-            keeper = MongoStore(url)
+            # Open meanwhile, so that the stores of all tests share its connections: the same time limit.
+            keeper = MongoStore(url, lock_timeout=_PATIENCE)
             keeper.open()
             cls.place, cls.keeper = url, keeper
             yield
@@ -51,8 +54,7 @@ class TestMongo(OneDatabase):
         stores: list[MongoStore] = []
 
         def handle() -> MongoStore:
-            # Longer than by default: ten threads wait for each other, perhaps on a busy machine.
-            stores.append(MongoStore(self.place, clock, lock_timeout=60))
+            stores.append(MongoStore(self.place, clock, lock_timeout=_PATIENCE))
             return stores[-1]
 
         yield handle
@@ -65,6 +67,6 @@ class TestMongoSharedByThreads(OneDatabase):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         self.empty()
-        store = MongoStore(self.place, clock, lock_timeout=60)
+        store = MongoStore(self.place, clock, lock_timeout=_PATIENCE)
         yield lambda: store
         store.close()

@@ -95,6 +95,13 @@ def main() -> None:
         time.sleep(0.01)  # so that nodes die and freeze in the middle of runs, too
 
     @app.task
+    def charge(run: RunContext, customer: int) -> None:
+        """Take a slot of a limit for a while; report the begin and the end."""
+        report("ran", run=run.id, attempt=run.attempt, at=time.time())
+        time.sleep(0.3)
+        report("ended", run=run.id, attempt=run.attempt, at=time.time())
+
+    @app.task
     async def steady(run: RunContext, period: int, early: int) -> None:
         """End up to ``early`` ms before the next tick of the schedule; report the begin and the end."""
         began = time.monotonic()

@@ -29,6 +29,7 @@ class Ground(NamedTuple):
     url: str
     folder: Path
     server: servers.Server | None = None
+    schedules: int = SCHEDULES
 
     def at(self, port: int) -> str:
         """Return the URL of the store through a proxy."""

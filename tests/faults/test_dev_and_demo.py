@@ -5,15 +5,20 @@ Real time and real processes: reloading and draining are the subject. The tests 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,6 +127,54 @@ def test_dev_says_what_is_missing(tmp_path: Path) -> None:
     with evenbeat(tmp_path, "dev") as dev:
         assert dev.process.wait(60) == 2
         dev.wait_for("which app?")
+
+
+def test_the_demo_serves_the_dashboard_with_a_week_behind_it(tmp_path: Path) -> None:
+    with evenbeat(tmp_path, "demo", "--port", "0") as demo:
+        demo.wait_for("Dashboard: http://127.0.0.1:", "A week of history: ", "The jobs start now.")
+        url = dashboard_url(demo)
+        demo.wait_for("welcome", "● pulse")
+        page = read(f"{url}api/v1/schedules?all_tenants=true&limit=200")
+        names = {(each["tenant"], each["name"]) for each in page["items"]}
+        assert {("default", "nightly-report"), ("acme", "digest"), ("default", "pulse")} <= names
+        runs = read(f"{url}api/v1/runs?schedule=nightly-report&limit=20")["items"]
+        assert {run["state"] for run in runs} == {"failed", "succeeded"}
+        assert demo.stop() == 0
+    assert demo.text.index("Dashboard: ") < demo.text.index("A week of history: ")
+    assert demo.text.count("http://127.0.0.1") == 1
+    with evenbeat(tmp_path, "demo", "--for", "200ms", "--no-web") as again:
+        assert again.process.wait(60) == 0
+        again.wait_for("Stopped for", "Stopped; evenbeat-demo.db has")
+        assert "Dashboard" not in again.text
+        assert "week of history" not in again.text  # it is written once
+
+
+@pytest.mark.long
+def test_the_demo_takes_the_next_port_if_the_usual_one_is_in_use(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # another program has it already
+            stack.enter_context(socket.create_server(("127.0.0.1", 8787)))
+        with evenbeat(tmp_path, "demo", "--for", "200ms") as demo:
+            assert demo.process.wait(60) == 0
+            demo.wait_for("Stopped; ")
+            assert 8787 < int(dashboard_url(demo).rpartition(":")[2].strip("/")) < 8807
+
+
+def test_the_demo_refuses_a_port_that_is_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        with evenbeat(tmp_path, "demo", "--port", str(port)) as demo:
+            assert demo.process.wait(60) == 1
+            demo.wait_for(f"can't listen on 127.0.0.1:{port}", "--port", "--no-web")
+
+
+def dashboard_url(demo: CommandOutput) -> str:
+    return demo.text.partition("Dashboard: ")[2].split()[0]
+
+
+def read(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310  # on this host
+        return json.loads(answer.read())
 
 
 @pytest.mark.long

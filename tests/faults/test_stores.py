@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 # What ``make test`` plays: a few on each store. ``make test-all`` plays all of them.
 IN_TEST = {
-    "sqlite": ("kills", "stalls", "unfenced", "alerts"),
-    "postgres": ("takeovers", "outage"),
+    "sqlite": ("kills", "unfenced", "alerts"),
+    "postgres": ("outage",),
     "valkey": ("server",),
-    "mongo": ("takeovers", "operators"),
+    "mongo": ("takeovers",),
 }
 
 
@@ -37,6 +37,9 @@ def played(scene: Scene | Mutant, store: str) -> ParameterSet:
     marks = () if scene.name in IN_TEST[store] else LONG
     return pytest.param(scene, store, id=f"{scene.name}-{store}", marks=marks)
 
+
+# Two of each policy. The nodes send as many commands for them as for twenty, which are due at the same time.
+FEW = 6
 
 QUICK = [scene for scene in all_scenes() if scene.quick]
 PLAYS = [played(scene, store) for store in STORES for scene in QUICK if store in scene.stores]
@@ -72,7 +75,7 @@ def place(grounds: Grounds, tmp_path: Path) -> Iterator[MakeGround]:
 
 @pytest.mark.parametrize(("scene", "store"), PLAYS)
 def test_a_scene_breaks_no_promise(place: MakeGround, scene: Scene, store: str) -> None:
-    outcome = scene.play(place(store, scene), scene.quick)
+    outcome = scene.play(place(store, scene)._replace(schedules=FEW), scene.quick)
     assert outcome.account.completions > 0
 
 
@@ -97,7 +100,7 @@ def test_a_run_that_vanishes_is_noticed(place: MakeGround, store: str) -> None:
     with opened(ground.url) as store_of_ground:
         oldest = store_of_ground.find_runs(RunQuery(limit=10_000)).items[-1]
         assert oldest.finished_at is not None
-        while store_of_ground.purge(oldest.finished_at + 1, 1):
+        while store_of_ground.purge(oldest.finished_at + 1, 1).deleted:
             pass
     with pytest.raises(AssertionError, match="lost"):
         check(ground.url, nodes.reports())

@@ -21,6 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
     parser.add_argument("--store", default="memory", help="memory, sqlite, or the URL of a server")
     parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
+    parser.add_argument("--limits", action="store_true", help="users set limits, too")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
     # Warnings of lost workers are normal here.
@@ -29,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         trace = Trace(_write if chosen.verbose else None)
         try:
-            report = run_seed(seed, chosen.store, trace, product=chosen.product)
+            report = run_seed(seed, chosen.store, trace, product=chosen.product, limits=chosen.limits)
         except SimulationFailed as failure:
             _write(str(failure))
             failed += 1
@@ -42,17 +43,18 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False) -> Report:
+def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False, limits: bool = False) -> Report:
     if store == "memory":
-        return simulate(seed, MemoryBackend, DEFAULT._replace(product=product), trace=trace, store=store)
+        settings = DEFAULT._replace(product=product, limits=limits)
+        return simulate(seed, MemoryBackend, settings, trace=trace, store=store)
+    settings = WITH_DRIVER._replace(product=product, limits=limits)
     if store != "sqlite":
         with own_place(store) as url:
-            settings = WITH_DRIVER._replace(product=product)
             return simulate(seed, server_backend(url), settings, trace=trace, store=store)
     shared_memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
     with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
         backend = sqlite_backend(Path(folder) / "evenbeat.db")
-        return simulate(seed, backend, WITH_DRIVER._replace(product=product), trace=trace, store=store)
+        return simulate(seed, backend, settings, trace=trace, store=store)
 
 
 def _write(text: str) -> None:

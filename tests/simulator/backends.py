@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
+
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, Skipped, Statistics
+from evenbeat.rules.limits import LIMIT, Limit
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import VirtualClock
@@ -27,6 +30,10 @@ class View(NamedTuple):
     runs: dict[str, RunRecord]
     skipped: dict[Key, list[Skipped]]
     statistics: dict[Key, Statistics]
+    limits: tuple[Limit, ...] = ()
+    """Read only if ``has_limits`` is true for the backend."""
+    is_atomic: bool = True
+    """Whether no other call commits between the reads of a claim and its commit."""
 
 
 class Backend(Protocol):
@@ -34,6 +41,8 @@ class Backend(Protocol):
 
     yields: bool
     """Whether its stores themselves call the hook, before every command and after each commit."""
+    has_limits: bool
+    """Whether users set limits."""
 
     def connect(self, hook: Hook) -> Store:
         """Create a store for one node."""
@@ -63,6 +72,7 @@ class MemoryBackend:
     """One MemoryStore for all nodes: it has no driver, so the fault proxy around it yields."""
 
     yields = False
+    has_limits = False
 
     def __init__(self, clock: VirtualClock, kind: type[WatchedMemory] = WatchedMemory) -> None:
         self._store = kind(clock)
@@ -73,7 +83,8 @@ class MemoryBackend:
         return self._store
 
     def look(self) -> View:
-        return self._store.look()
+        view = self._store.look()
+        return view._replace(limits=_limits(self._store)) if self.has_limits else view
 
     def close(self) -> None:
         pass
@@ -83,6 +94,7 @@ class DatabaseBackend:
     """Stores with a driver: a connection for each node, and one for the view."""
 
     yields = True
+    has_limits = False
 
     def __init__(self, connect: Callable[[Hook | None], Store]) -> None:
         self._connect = connect
@@ -102,10 +114,16 @@ class DatabaseBackend:
             runs,
             {key: store.find_skipped(*key, limit=_EVERYTHING) for key in schedules},
             dict(zip(schedules, store.statistics(list(schedules)), strict=True)),
+            _limits(store) if self.has_limits else (),
+            is_atomic=False,
         )
 
     def close(self) -> None:
         self._window.close()
+
+
+def _limits(store: Store) -> tuple[Limit, ...]:
+    return tuple(msgspec.json.decode(record.body, type=Limit) for record in store.find_records(LIMIT))
 
 
 def sqlite_backend(path: Path) -> MakeBackend:

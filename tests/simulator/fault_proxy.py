@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import LogChunk, RunRecord, ScheduleRecord, Transition
+from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Transition
+from evenbeat.rules.limits import Limit
 from evenbeat.stores.base import (
+    EVERYTHING,
     Claim,
     Claimed,
+    EndedRuns,
     Fired,
     Lost,
     Page,
     PlanFunction,
+    Purged,
     RunQuery,
     ScheduleQuery,
     Store,
@@ -47,9 +51,18 @@ class Call:
         self.added: set[str] = set()
         self.before: dict[tuple[str, str], ScheduleRecord | None] = {}
         """The rows that it wrote, before the write."""
+        self.fired_from: dict[tuple[str, str], ScheduleRecord] = {}
+        """The rows that it fired, before the fire."""
         # At the commit: before the answer, other nodes may have changed them.
         self.rows: dict[tuple[str, str], ScheduleRecord | None] = {}
         self.held: dict[str, RunRecord] = {}
+        self.took: set[str] = set()
+        """The runs that a claim has taken. It may have lost some of them before its last commit."""
+        self.limits: tuple[Limit, ...] = ()
+        """The limits when a claim began. One that is set or changed later holds for the next claim."""
+        self.queued: dict[str, tuple[int, str | None]] | None = None
+        """The attempt and the last transition of each run that was queued when a claim began; None if there
+        are no limits."""
         self.next_due: Instant | None = None
         """When the earliest run that a claim left behind may be claimed. A later answer would be an error."""
 
@@ -98,6 +111,19 @@ class FaultProxy:
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         return self._call("settle_runs", transitions, self._store.settle_runs)
 
+    def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
+        return self._call("get_record", key, lambda _: self._store.get_record(kind, tenant, key))
+
+    def put_record(self, record: Record, expect: int | None) -> bool:
+        return self._call("put_record", record, lambda _: self._store.put_record(record, expect))
+
+    def delete_record(self, record: Record) -> bool:
+        return self._call(
+            "delete_record",
+            record,
+            lambda _: self._store.delete_record(record.kind, record.tenant, record.key, record.version),
+        )
+
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         return self._call("find_runs", query, self._store.find_runs)
 
@@ -110,8 +136,9 @@ class FaultProxy:
     def hint(self) -> None:
         """Return at once: the simulation decides at random when a node runs."""
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
-        return self._call("purge", finished_before, lambda _: self._store.purge(finished_before, limit))
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        wanted = (finished_before, runs)
+        return self._call("purge", wanted, lambda _: self._store.purge(finished_before, limit, runs))
 
     def _call(self, name: str, argument: Any, method: Callable[[Any], T], intent: Intent | None = None) -> T:
         call = Call(self._node, name, argument, intent)
@@ -124,4 +151,4 @@ class FaultProxy:
         return answer
 
 
-READS = frozenset(("find_schedules", "find_runs", "lost_runs"))
+READS = frozenset(("find_schedules", "find_runs", "lost_runs", "get_record"))

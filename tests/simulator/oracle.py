@@ -7,6 +7,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.rates import Rate, write_rate
 from evenbeat.core.records import (
     ACTIVE_STATES,
     FINAL_STATES,
@@ -17,12 +18,15 @@ from evenbeat.core.records import (
     Statistics,
     Transition,
 )
-from evenbeat.stores.base import Claim, Claimed, Write, Written
+from evenbeat.rules.firing import CLOCKS_APART
+from evenbeat.rules.ticks import spread_delay
+from evenbeat.stores.base import Claim, Claimed, EndedRuns, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.rows import FIRED_FIELDS
 from tests.simulator.backends import Key, View
 from tests.simulator.fault_proxy import Call
 from tests.simulator.history import History, is_paused
+from tests.simulator.limit_oracle import LimitOracle
 from tests.simulator.violation import Violation
 
 # The changes that a call may make to an existing run. Every call but a claim and a purge may add runs.
@@ -43,6 +47,25 @@ _SAME_FOR_LIFE = (
     "execution",
     "created_at",
 )
+# A claim that meets another claim of limited runs says that it should be repeated so many ms later.
+SOON = 100
+
+
+def _rate_of(schedule: ScheduleRecord) -> Rate | None:
+    """Return the rate of a schedule that fires more than one of the ticks that are overdue."""
+    is_single = schedule.overlap == "queue" or (
+        schedule.catch_up.kind == "latest" and schedule.overlap != "queue_all"
+    )
+    return None if is_single else schedule.catch_up.rate
+
+
+def _may_be_held_by_rate(schedule: ScheduleRecord) -> bool:
+    """Return whether the row sleeps no longer than its catch-up rate allows."""
+    rate, fired = _rate_of(schedule), schedule.last_fire
+    if rate is None or fired is None or schedule.next_tick is None or schedule.wake_at is None:
+        return False
+    longest = max(1_000, -(-rate.period // rate.count))
+    return schedule.next_tick <= fired and schedule.wake_at <= fired + longest
 
 
 class Oracle:
@@ -64,6 +87,7 @@ class Oracle:
         """The node that executed each (run, attempt)."""
         self.claims: dict[str, Call] = {}
         """The token of each claim that took runs, and the last call in which it did."""
+        self.limits = LimitOracle()
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -72,10 +96,18 @@ class Oracle:
             self.histories[key] = History(key)
         return self.histories[key]
 
+    def begin(self, call: Call) -> None:
+        """Note what a call finds in the store of which users limit the runs."""
+        if call.name == "claim_runs":
+            call.limits = self.limits.present
+            queued = (run for run in self._runs.values() if run.state == "queued")
+            call.queued = {run.id: (run.attempt, run.settled) for run in queued}
+
     # The content of the store.
 
     def observe(self, view: View, call: Call, now: Instant) -> None:
         """Check the store: this call may have committed."""
+        self.limits.learn(view.limits)
         # Schedules first: a run is checked against the schedule it was written with.
         self._observe_schedules(view, call, now)
         self._observe_runs(view, call, now)
@@ -88,19 +120,23 @@ class Oracle:
             call.rows = {key: view.schedules.get(key) for key in keys}
         elif call.name == "claim_runs":
             claim: Claim = call.argument
+            self.limits.observe(view, call)
             call.held = {
                 run.id: run
                 for run in view.runs.values()
                 if run.claim == claim.token and run.state == "running"
             }
-            call.next_due = min(
-                (
-                    run.run_at
-                    for run in view.runs.values()
-                    if run.state == "queued" and run.queue in claim.queues and run.format <= FORMAT
-                ),
-                default=None,
+            queued = (
+                run
+                for run in view.runs.values()
+                if run.state == "queued" and run.queue in claim.queues and run.format <= FORMAT
             )
+            if call.queued is not None:
+                # A run that came later, or came back, has woken the workers.
+                before = call.queued
+                queued = (run for run in queued if before.get(run.id) == (run.attempt, run.settled))
+            starts = (self.limits.latest_start(run, view, call, now) for run in queued)
+            call.next_due = min((start for start in starts if start is not None), default=None)
 
     def _observe_schedules(self, view: View, call: Call, now: Instant) -> None:
         seen = self._schedules
@@ -131,6 +167,23 @@ class Oracle:
             raise Violation(f"{key[1]} fired while it was paused", key[1])
         if row.fire_seq <= before.fire_seq:
             raise Violation(f"{key[1]} fired, but its version {row.version} did not grow", key[1])
+        call.fired_from[key] = before
+
+    def _check_rate(self, run: RunRecord, key: Key, before: ScheduleRecord) -> None:
+        """Check that a tick which was left at the last fire came no faster than the catch-up rate allows."""
+        rate, fired = _rate_of(before), before.last_fire
+        assert run.tick is not None
+        if rate is None or fired is None or run.tick + spread_delay(before) > fired:
+            return
+        together = sum(
+            other.created_at == fired and other.cause == "tick" and (other.tenant, other.schedule) == key
+            for other in self._runs.values()
+        )
+        apart = run.created_at - fired
+        if apart < -CLOCKS_APART:
+            return  # by that clock, the last fire has not been yet: it was set back
+        if apart * rate.count < rate.period * max(together, 1):
+            raise Violation(f"{key[1]} caught up after {apart} ms, faster than {write_rate(rate)}", key[1])
 
     def _schedule_written(
         self, key: Key, before: ScheduleRecord | None, row: ScheduleRecord, call: Call
@@ -188,7 +241,11 @@ class Oracle:
             # A change fires overdue ticks by the rules from before it.
             before = call.before.get(key)
             deleted = before is None or before.state == "deleted"
-            self._check_overlap(view, key, view.schedules.get(key) if deleted else before)
+            policies = view.schedules.get(key) if deleted else before
+            self._check_overlap(view, key, policies)
+            if run.cause == "tick" and policies is not None:
+                self._check_age(run, policies)
+                self._check_rate(run, key, call.fired_from.get(key, policies))
         if run.id in self.ever:
             # Added again after it was purged: another run with the id of the first.
             self.executed = {key: node for key, node in self.executed.items() if key[0] != run.id}
@@ -205,6 +262,16 @@ class Oracle:
         if identity in history.fired:
             raise Violation(f"tick {run.id} fired twice", run.schedule)
         history.fired.add(identity)
+
+    def _check_age(self, run: RunRecord, schedule: ScheduleRecord) -> None:
+        """Check that a tick which fired was not later than the catch-up policy allows."""
+        oldest = schedule.catch_up.max_age
+        if oldest is None or (schedule.catch_up.kind == "skip" and not schedule.overlap.startswith("queue")):
+            return
+        assert run.tick is not None
+        if run.created_at - spread_delay(schedule) - run.tick > oldest:
+            late = run.created_at - run.tick
+            raise Violation(f"{run.id} fired {late} ms late, though at most {oldest} are allowed", run.id)
 
     def _check_overlap(self, view: View, key: Key, schedule: ScheduleRecord | None) -> None:
         if schedule is None or schedule.state == "deleted":
@@ -230,6 +297,7 @@ class Oracle:
             and row.next_tick is not None
             and row.wake_at is not None
             and row.wake_at > max(now, row.next_tick + row.spread)
+            and not _may_be_held_by_rate(row)
         }
         for run in view.runs.values():
             if waiting and run.schedule is not None and run.state in ACTIVE_STATES:
@@ -255,9 +323,13 @@ class Oracle:
             self._run_settled(before, run, call)
         elif call.name == "claim_runs":
             claim: Claim = call.argument
+            if replace(before, cohort=run.cohort) == run:
+                return
             if step != ("queued", "running") or run.claim != claim.token or run.worker != claim.worker:
                 raise Violation(f"a claim changed run {run.id} from {before.state} to {run.state}", run.id)
             self._claim_took(claim.token, run, call)
+            call.took.add(run.id)
+            self.limits.start(run)
         elif replace(before, cancel_requested=True) != run or before.state in FINAL_STATES:
             raise Violation(f"{call.name} changed run {run.id}", run.id)
 
@@ -295,7 +367,7 @@ class Oracle:
             self.ends[run.tenant, run.schedule] += 1
 
     def _run_gone(self, run: RunRecord, call: Call) -> None:
-        if call.name != "purge" or run.state not in FINAL_STATES or (run.finished_at or 0) >= call.argument:
+        if call.name != "purge" or run.state not in FINAL_STATES or not _is_selected(run, *call.argument):
             raise Violation(f"{call.name} removed run {run.id}, which was {run.state}", run.id)
 
     def _observe_skipped(self, view: View, call: Call) -> None:
@@ -307,7 +379,7 @@ class Oracle:
             if new and call.name not in ("put_schedules", "fire_due"):
                 raise Violation(f"{call.name} wrote to the ledger of {key[1]}", key[1])
             for row in gone:
-                if call.name != "purge" or row.recorded_at >= call.argument:
+                if call.name != "purge" or row.recorded_at >= call.argument[0] or not call.argument[1].others:
                     raise Violation(f"{call.name} removed {row.reason} ticks from the ledger", key[1])
             self.history(key).skipped.extend(new.elements())
             self._skipped[key] = list(rows)
@@ -325,7 +397,7 @@ class Oracle:
 
     # The answers to nodes.
 
-    def answered(self, call: Call, answer: object) -> None:
+    def answered(self, call: Call, answer: object, now: Instant) -> None:
         """Check that the answer to a call is true."""
         if call.name == "settle_runs":
             assert isinstance(answer, list)
@@ -341,7 +413,7 @@ class Oracle:
                 if is_new != (run.id in call.added):
                     raise Violation(f"run {run.id} was answered as new={is_new}", run.id)
         elif call.name == "claim_runs":
-            self._check_claimed(call, answer)
+            self._check_claimed(call, answer, now)
 
     def _check_settled(self, transition: Transition, accepted: bool, call: Call) -> None:
         if accepted and transition.token not in self.tokens:
@@ -360,16 +432,21 @@ class Oracle:
         if written.accepted and not may_be_repetition(call.rows[key], wanted):
             raise Violation(f"a write of {key[1]} was answered, but not applied", key[1])
 
-    def _check_claimed(self, call: Call, answer: object) -> None:
+    def _check_claimed(self, call: Call, answer: object, now: Instant) -> None:
         assert isinstance(answer, Claimed)
         ids = [run.id for run in answer.runs]
         if len(set(ids)) != len(ids):
             raise Violation(f"a claim answered a run twice: {', '.join(ids)}", max(ids, key=ids.count))
-        if {run.id: run for run in answer.runs} != call.held:
+        # A claim of limited runs may take several commits, between which others end or take over runs.
+        is_less = call.queued is not None and call.held.keys() <= set(ids) <= call.took | call.held.keys()
+        if {run.id: run for run in answer.runs} != call.held and not is_less:
             held = ", ".join(sorted(call.held)) or "nothing"
             raise Violation(f"a claim holds {held}, but was answered {', '.join(ids) or 'nothing'}")
-        if call.next_due is not None and (answer.next_due is None or answer.next_due > call.next_due):
-            raise Violation(f"a claim returned next_due {answer.next_due}, not {call.next_due}")
+        latest = call.next_due
+        if latest is not None and call.queued is not None:
+            latest = max(latest, now + SOON)
+        if latest is not None and (answer.next_due is None or answer.next_due > latest):
+            raise Violation(f"a claim returned next_due {answer.next_due}, not {latest}")
 
     def execute(self, run: RunRecord, node: str) -> None:
         """Note that a worker starts to execute an attempt."""
@@ -382,6 +459,8 @@ class Oracle:
     def unfinished(self, now: Instant) -> str | None:
         """Return what is still due at this moment; None if nothing is."""
         for schedule in self._schedules.values():
+            if _may_be_held_by_rate(schedule) and (schedule.wake_at or 0) > now:
+                continue  # a rate that is slower than the trigger never catches up
             if schedule.state == "active" and (schedule.next_tick or 0) + schedule.spread <= now:
                 return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
         return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
@@ -394,6 +473,10 @@ class Oracle:
             for row in self._schedules.values()
             if row.wake_at is not None and row.next_tick is not None and row.next_tick <= now
         ]
+        # A run that waits for a rate may start after the time of one start.
+        moments += [now + self.limits.longest_wait] * any(
+            run.run_at <= now for run in self._runs.values() if _due(run)
+        )
         return max((moment for moment in moments if moment > now), default=None)
 
     def check_all(self, now: Instant) -> None:
@@ -411,3 +494,9 @@ class Oracle:
 
 def _due(run: RunRecord) -> bool:
     return run.state in ACTIVE_STATES
+
+
+def _is_selected(run: RunRecord, before: Instant, runs: EndedRuns) -> bool:
+    """Return whether a purge may delete an ended run."""
+    is_tenant = run.tenant not in runs.spared if runs.tenant is None else run.tenant == runs.tenant
+    return run.state in runs.states and is_tenant and (run.finished_at or 0) < before

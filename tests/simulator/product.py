@@ -14,7 +14,7 @@ from evenbeat.tasks.task import Task, Tasks
 from tests.simulator.nodes import LEASE, LONGEST_WORK, Node, Purger, Role, Roles
 
 SLOTS = 3
-TASK = "task"
+TASKS = ("task", "charge")
 
 
 class SimulatedExecutor:
@@ -78,7 +78,8 @@ class ProductWorker(Role):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         store, tasks = cast(Store, node.store), Tasks()
-        tasks.add(Task(lambda: None, TASK))
+        for name in TASKS:
+            tasks.add(Task(lambda: None, name))
         self._executor = SimulatedExecutor(node)
         self._worker = worker.Worker(
             store,

@@ -36,6 +36,8 @@ class Options(NamedTuple):
     """After how many calls without faults all work must be done."""
     product: bool = False
     """Whether nodes are Evenbeat's own loops instead of clients written for the simulation."""
+    limits: bool = False
+    """Whether users set and remove limits, and enqueue runs that they concern."""
     accounts: bool = False
     """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
     ``app.schedules`` allows none. The store must keep all history."""
@@ -81,6 +83,7 @@ class Simulation(Watcher):
         self.calls = 0
         self.names = tuple(f"job-{number}" for number in range(self.random.randint(1, options.schedules)))
         self._backend: Backend = backend(self.clock)
+        self._backend.has_limits = options.limits
         self._programs: dict[str, tuple[str, int]] = {}
         self._nodes: dict[str, Node] = {}
         self._calls: dict[str, Call] = {}
@@ -196,6 +199,8 @@ class Simulation(Watcher):
 
     def begin(self, call: Call) -> None:
         self._calls[call.node] = call
+        if self.options.limits:
+            self.oracle.begin(call)
         if not self._backend.yields:
             self.hook(call.name)
 
@@ -203,7 +208,10 @@ class Simulation(Watcher):
         self.trace.add(self.clock(), call.node, call.name, call.argument, "->", answer)
         if not self._backend.yields and call.name not in READS:
             self._observe(call)
-        self.oracle.answered(call, answer)
+        if self.options.limits and self._backend.yields and call.name == "claim_runs":
+            # It may have read once more after its last commit.
+            self._observe(call)
+        self.oracle.answered(call, answer, self.clock())
         if not self._backend.yields and call.name not in READS:
             self._yield(f"{call.name} reply")
 

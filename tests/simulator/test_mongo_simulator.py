@@ -14,6 +14,7 @@ from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
 # A seed takes some 2 s here, most of it commits: hundreds of others are run by hand.
+LIMIT_SEEDS = range(0, 6, 3)
 SEEDS = range(0, 12, 2)
 PRODUCT_SEEDS = range(0, 4, 2)
 
@@ -38,7 +39,7 @@ def no_thread_is_left(url: str) -> Iterator[None]:
     assert not [thread for thread in left if thread.is_alive()]
 
 
-@pytest.mark.parametrize("first", chunks(SEEDS))
+@pytest.mark.parametrize("first", chunks(SEEDS, in_test=0))
 def test_the_promise_is_kept_on_mongodb(url: str, first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         run_seed(seed, url, Trace())
@@ -48,3 +49,9 @@ def test_the_promise_is_kept_on_mongodb(url: str, first: int) -> None:
 def test_the_promise_is_kept_by_the_loops_of_the_product_on_mongodb(url: str, first: int) -> None:
     for seed in range(first, first + PRODUCT_SEEDS.step):
         run_seed(seed, url, Trace(), product=True)
+
+
+@pytest.mark.parametrize("first", chunks(LIMIT_SEEDS, in_test=0))
+def test_limits_are_kept_on_mongodb(url: str, first: int) -> None:
+    for seed in range(first, first + LIMIT_SEEDS.step):
+        run_seed(seed, url, Trace(), limits=True)

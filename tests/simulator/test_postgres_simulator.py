@@ -12,6 +12,7 @@ from tests.lengths import LONG, chunks
 from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
+LIMIT_SEEDS = range(0, 6, 3)
 SEEDS = range(0, 15, 3)
 PRODUCT_SEEDS = range(100, 106, 2)
 
@@ -29,10 +30,16 @@ def no_thread_is_left() -> Iterator[None]:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("first", chunks(SEEDS))
+@pytest.mark.parametrize("first", chunks(SEEDS, in_test=0))
 def test_the_promise_is_kept_on_postgresql(first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace())
+
+
+@pytest.mark.parametrize("first", chunks(LIMIT_SEEDS, in_test=0))
+def test_limits_are_kept_on_postgresql(first: int) -> None:
+    for seed in range(first, first + LIMIT_SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace(), limits=True)
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -40,7 +47,7 @@ def test_a_defect_that_a_seed_once_found_stays_repaired(seed: int) -> None:
     run_seed(seed, server_url("postgres"), Trace())
 
 
-@pytest.mark.parametrize("first", chunks(PRODUCT_SEEDS))
+@pytest.mark.parametrize("first", chunks(PRODUCT_SEEDS, in_test=0))
 def test_the_promise_is_kept_by_the_loops_of_the_product_on_postgresql(first: int) -> None:
     for seed in range(first, first + PRODUCT_SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace(), product=True)

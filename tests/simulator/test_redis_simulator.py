@@ -16,7 +16,8 @@ from tests.simulator import simulate
 from tests.simulator.backends import server_backend
 from tests.simulator.simulation import WITH_DRIVER
 
-SEEDS = range(0, 60, 5)
+LIMIT_SEEDS = range(0, 6, 1)
+SEEDS = range(0, 40, 4)
 PRODUCT_SEEDS = range(0, 15, 5)
 
 
@@ -42,10 +43,11 @@ def server() -> Iterator[str]:
         quick.stop()
 
 
-def run_seed(seed: int, server: str, *, product: bool = False) -> list[str]:
+def run_seed(seed: int, server: str, *, product: bool = False, limits: bool = False) -> list[str]:
     """The lines of its trace."""
     with own_place(server) as url:
-        report = simulate(seed, server_backend(url), WITH_DRIVER._replace(product=product), store=url)
+        options = WITH_DRIVER._replace(product=product, limits=limits)
+        report = simulate(seed, server_backend(url), options, store=url)
         assert differences(url) == {}
     return [str(line) for line in report.trace]
 
@@ -64,3 +66,9 @@ def test_the_promise_is_kept_by_the_loops_of_the_product(first: int, server: str
 
 def test_a_seed_replays_to_the_letter(server: str) -> None:
     assert run_seed(9, server) == run_seed(9, server)
+
+
+@pytest.mark.parametrize("first", chunks(LIMIT_SEEDS))
+def test_limits_are_kept(first: int, server: str) -> None:
+    for seed in range(first, first + LIMIT_SEEDS.step):
+        run_seed(seed, server, limits=True)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import Transition
 from evenbeat.node import reaper
+from evenbeat.stores.base import EVERYTHING, EndedRuns, Purged
 from tests.lengths import chunks
 from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 from tests.simulator.__main__ import main, run_seed
@@ -23,6 +24,8 @@ SEEDS = range(0, 2_000, 100)
 PRODUCT_SEEDS = range(0, 600, 100)
 SQLITE_SEEDS = range(0, 200, 10)
 SQLITE_PRODUCT_SEEDS = range(0, 25, 5)
+LIMIT_SEEDS = range(0, 300, 50)
+SQLITE_LIMIT_SEEDS = range(0, 30, 5)
 
 # Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
 REGRESSIONS = {
@@ -49,8 +52,8 @@ ACCOUNTS = {
 class KeepingMemory(WatchedMemory):
     """A store that deletes no history."""
 
-    def purge(self, finished_before: int, limit: int) -> int:
-        return 0
+    def purge(self, finished_before: int, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return Purged(0, finished_before)
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +67,18 @@ def no_thread_is_left() -> Iterator[None]:
 def test_the_promise_is_kept_in_memory(first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         simulate(seed)
+
+
+@pytest.mark.parametrize("first", chunks(LIMIT_SEEDS))
+def test_limits_are_kept_in_memory(first: int) -> None:
+    for seed in range(first, first + LIMIT_SEEDS.step):
+        run_seed(seed, "memory", Trace(), limits=True)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_LIMIT_SEEDS))
+def test_limits_are_kept_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_LIMIT_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), limits=True)
 
 
 @pytest.mark.parametrize("first", chunks(SQLITE_SEEDS))

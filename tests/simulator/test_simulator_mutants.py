@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -10,11 +12,23 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord, ScheduleRecord, Transition
+from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, CatchUp, RunRecord, ScheduleRecord, Transition
 from evenbeat.rules.firing import Active, Planned, needs_active
-from evenbeat.stores.base import Claim, Claimed, Fired, PlanFunction, Write, Written
-from evenbeat.stores.decisions import RunStatus, added, verdict, with_transition
-from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
+from evenbeat.rules.limits import Limits, Usage
+from evenbeat.stores.base import (
+    EVERYTHING,
+    Claim,
+    Claimed,
+    EndedRuns,
+    Fired,
+    PlanFunction,
+    Purged,
+    Write,
+    Written,
+)
+from evenbeat.stores.decisions import added, status_of, verdict, with_transition
+from tests.simulator import MemoryBackend, Options, SimulationFailed, WatchedMemory, simulate
+from tests.simulator.simulation import DEFAULT
 
 # Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
 MOST_SEEDS = 100
@@ -165,7 +179,7 @@ class WholeRecords(WatchedMemory):
         run = self._runs.get(transition.run)
         if run is None:
             return False
-        status = RunStatus(run.state, run.attempt, run.settled, run.lease_until)
+        status = status_of(run)
         decision = verdict(status, transition, self.now())
         if decision != "apply":
             return decision == "repeat"
@@ -202,22 +216,50 @@ class ForgetsDeleted(WatchedMemory):
 class ForgetsDeletedLater(WatchedMemory):
     """Purge removes tombstones, and with them the watermark."""
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         for key, row in list(self._schedules.items()):
             if row.state == "deleted" and row.updated_at < finished_before:
                 del self._schedules[key]
-        return super().purge(finished_before, limit)
+        return super().purge(finished_before, limit, runs)
+
+
+class PurgesAllStates(WatchedMemory):
+    """Purges ended runs of all states, whatever states are selected."""
+
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return super().purge(finished_before, limit, replace(runs, states=EVERYTHING.states))
+
+
+class PurgesAllTenants(WatchedMemory):
+    """Purges runs of all tenants, even if one is selected."""
+
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return super().purge(finished_before, limit, replace(runs, tenant=None))
+
+
+class PurgesSpared(WatchedMemory):
+    """Purges runs of tenants that are spared."""
+
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return super().purge(finished_before, limit, replace(runs, spared=()))
+
+
+class PurgesTheLedger(WatchedMemory):
+    """Purges skipped ticks, even if only runs are selected."""
+
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return super().purge(finished_before, limit, replace(runs, others=True))
 
 
 class PurgesWaiting(WatchedMemory):
     """Purges by age, whatever the run's state."""
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         for run in [run for run in self._runs.values() if run.created_at < finished_before]:
             del self._runs[run.id]
             for active in self._active.values():
                 active.pop(run.id, None)
-        return super().purge(finished_before, limit)
+        return super().purge(finished_before, limit, runs)
 
 
 class TrustsTheNode(WatchedMemory):
@@ -313,6 +355,103 @@ class RefusesButWrites(WatchedMemory):
         return written
 
 
+class LimitsInSteps(WatchedMemory):
+    """Counts the running runs, then claims: two workers may count at once."""
+
+    def claim_runs(self, claim: Claim) -> Claimed:
+        counted = super()._running_cohorts(self._limits())
+        self.step("  claim_runs/counted")
+        self._counted = counted
+        return super().claim_runs(claim)
+
+    def _running_cohorts(self, limits: Limits) -> Counter[str]:
+        return self._counted
+
+
+class CountsLeases(WatchedMemory):
+    """Counts the runs whose leases have not ended: a frozen worker may renew its lease later."""
+
+    def _running_cohorts(self, limits: Limits) -> Counter[str]:
+        live = (self._runs[run_id] for run_id in self._running)
+        cohorts = (limits.cohort(run) for run in live if (run.lease_until or 0) > self.now())
+        return Counter(cohort for cohort in cohorts if cohort is not None)
+
+
+class CountsItsOwn(WatchedMemory):
+    """Counts the runs that were claimed under a limit: others were running when it was set."""
+
+    def _running_cohorts(self, limits: Limits) -> Counter[str]:
+        cohorts = (self._runs[run_id].cohort for run_id in self._running)
+        return Counter(cohort for cohort in cohorts if cohort is not None)
+
+
+class ForgetsBuckets(WatchedMemory):
+    """Does not write what a claim took from a rate."""
+
+    def _buckets(self) -> dict[str, str]:
+        return {}
+
+
+class LeavesMisfits(WatchedMemory):
+    """Leaves runs where an earlier limit has put them."""
+
+    def _move_misfits(self, claim: Claim, limits: Limits, now: Instant) -> None:
+        pass
+
+
+class ForgetsSlots(WatchedMemory):
+    """Tells no worker when a rate admits the next run."""
+
+    def _next_due(self, claim: Claim, usage: Usage | None) -> Instant | None:
+        return super()._next_due(claim, None)
+
+
+class BendsTheRules(WatchedMemory):
+    """Plans a schedule as if its catch-up policy said something else."""
+
+    @abstractmethod
+    def bent(self, policy: CatchUp) -> CatchUp:
+        """Return the policy by which it plans."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        def bend(schedule: ScheduleRecord, at: Instant, active: tuple[Active, ...]) -> Planned:
+            planned = plan(replace(schedule, catch_up=self.bent(schedule.catch_up)), at, active)
+            return planned._replace(schedule=replace(planned.schedule, catch_up=schedule.catch_up))
+
+        return super().fire_due(now, limit, bend)
+
+
+class CatchesUpAtOnce(BendsTheRules):
+    """Fires missed ticks as fast as it can."""
+
+    def bent(self, policy: CatchUp) -> CatchUp:
+        return replace(policy, rate=None)
+
+
+class RunsOldTicks(BendsTheRules):
+    """Fires missed ticks however old they are."""
+
+    def bent(self, policy: CatchUp) -> CatchUp:
+        return replace(policy, max_age=None)
+
+
+class OverstaysItsRate(BendsTheRules):
+    """Holds missed ticks back for twice as long as the rate asks."""
+
+    def bent(self, policy: CatchUp) -> CatchUp:
+        rate = policy.rate
+        return policy if rate is None else replace(policy, rate=replace(rate, period=2 * rate.period))
+
+
+LIMIT_MUTANTS: tuple[type[WatchedMemory], ...] = (
+    LimitsInSteps,
+    CountsLeases,
+    CountsItsOwn,
+    ForgetsBuckets,
+    LeavesMisfits,
+    ForgetsSlots,
+)
+
 MUTANTS: tuple[type[WatchedMemory], ...] = (
     CheckThenInsert,
     InsertThenAdvance,
@@ -325,6 +464,10 @@ MUTANTS: tuple[type[WatchedMemory], ...] = (
     CountsTwice,
     ForgetsDeleted,
     ForgetsDeletedLater,
+    PurgesAllStates,
+    PurgesAllTenants,
+    PurgesSpared,
+    PurgesTheLedger,
     PurgesWaiting,
     TrustsTheNode,
     SameAttempt,
@@ -337,14 +480,19 @@ MUTANTS: tuple[type[WatchedMemory], ...] = (
     WaitsForTheDead,
     NeverWakes,
     WakesByAnOldClock,
+    CatchesUpAtOnce,
+    RunsOldTicks,
+    OverstaysItsRate,
 )
 
 
-def first_caught(mutant: type[WatchedMemory], most: int) -> SimulationFailed | None:
+def first_caught(
+    mutant: type[WatchedMemory], most: int, options: Options = DEFAULT
+) -> SimulationFailed | None:
     """The first seed that finds the mutant out."""
     for seed in range(most):
         try:
-            simulate(seed, partial(MemoryBackend, kind=mutant))
+            simulate(seed, partial(MemoryBackend, kind=mutant), options)
         except SimulationFailed as failure:
             return failure
     return None
@@ -353,6 +501,11 @@ def first_caught(mutant: type[WatchedMemory], most: int) -> SimulationFailed | N
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_broken_store_is_caught(mutant: type[WatchedMemory]) -> None:
     assert first_caught(mutant, MOST_SEEDS) is not None
+
+
+@pytest.mark.parametrize("mutant", LIMIT_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_store_that_breaks_limits_is_caught(mutant: type[WatchedMemory]) -> None:
+    assert first_caught(mutant, MOST_SEEDS, DEFAULT._replace(limits=True)) is not None
 
 
 def test_firing_in_steps_is_kept_when_a_compare_and_set_gates_the_write() -> None:

@@ -8,11 +8,15 @@ from random import Random
 from typing import TypeVar
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from evenbeat.core.instants import Instant, write_instant
+from evenbeat.core.rates import Rate
 from evenbeat.core.records import CatchUp, Execution, RunRecord, RunState, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned
+from evenbeat.rules.limits import LIMIT, OWNER, Limit, limit_record
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
 from tests.simulator.backends import ALL_STATES
 from tests.simulator.fault_proxy import Intent
@@ -64,6 +68,9 @@ class User:
             what(name)
 
     def _anything(self, name: str) -> None:
+        if self.node.simulation.options.limits and self.random.random() < 0.5:
+            self._set_limit() if self.random.random() < 0.3 else self._enqueue_limited()
+            return
         chance = self.random.random()
         if chance < 0.15:
             self._enqueue()
@@ -165,6 +172,35 @@ class User:
         ]
         self._repeat(lambda: self.store.add_runs(runs))
 
+    def _enqueue_limited(self) -> None:
+        random, now = self.random, self.store.now()
+        runs = [
+            RunRecord(
+                id=f"limited-{self.node.token()}",
+                tenant=random.choice(("default", "acme")),
+                task=random.choice(("task", "charge")),
+                payload=random.choice(('{"customer":1}', '{"customer":2}', "{}")),
+                priority=random.choice((5, 5, 8)),
+                run_at=now + random.choice((0, 0, 0, 2_000)),
+                created_at=now,
+                execution=Execution(max_crashes=5, retries=random.choice((0, 1)), backoff=500),
+            )
+            for _ in range(random.randint(1, 4))
+        ]
+        self._repeat(lambda: self.store.add_runs(runs))
+
+    def _set_limit(self) -> None:
+        """Set a limit, change it, or remove it."""
+        limit = random_limit(self.random)
+        present = self._repeat(lambda: self.store.get_record(LIMIT, OWNER, limit.name))
+        if present is None:
+            self._repeat(lambda: self.store.put_record(limit_record(limit), None))
+        elif self.random.random() < 0.4:
+            self._repeat(lambda: self.store.delete_record(present))
+        else:
+            changed = limit_record(limit, present.version + 1)
+            self._repeat(lambda: self.store.put_record(changed, present.version))
+
     def _cancel_or_retry(self, name: str) -> None:
         found = self._repeat(lambda: self.store.find_runs(RunQuery(schedule=name, limit=10))).items
         if not found:
@@ -196,12 +232,21 @@ def retriggered(
 def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
     """Choose policies, in any combination."""
     kind = random.choice(("latest", "latest", "all", "skip"))
+    trigger = random_trigger(random, now)
+    # Drawn from the trigger, so that a seed's other choices stay as they are.
+    drawn = crc32(f"{name} {trigger}".encode())
     return ScheduleRecord(
         name=name,
         task="task",
-        trigger=random_trigger(random, now),
+        trigger=trigger,
         priority=random.choice((2, 5, 8)),
-        catch_up=CatchUp(kind, grace=random.choice((0, 1_000, 10_000)), limit=random.choice((1, 3, 10))),  # type: ignore[arg-type]
+        catch_up=CatchUp(
+            kind,  # type: ignore[arg-type]
+            grace=random.choice((0, 1_000, 10_000)),
+            limit=random.choice((1, 3, 10)),
+            max_age=(None, None, 4_000, 15_000)[drawn % 4],
+            rate=(None, None, Rate(1, 2_000), Rate(1, 5_000), Rate(3, 1_000))[drawn // 4 % 5],
+        ),
         overlap=random.choice(("allow", "allow", "skip", "queue", "queue_all", "cancel_running")),
         max_concurrent=random.choice((None, None, None, 1, 2)),
         spread=random.choice((0, 0, 0, 3_000)),
@@ -213,6 +258,23 @@ def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
             max_crashes=random.choice((0, 1, 3)),
         ),
     )
+
+
+def random_limit(random: Random) -> Limit:
+    """Choose a limit of one of few names, so that limits are changed and removed, too."""
+    named = random.choice(
+        (
+            Limit(task="charge"),
+            Limit(task="charge", key="customer"),
+            Limit(tenant="acme"),
+            Limit(key="customer"),
+        )
+    )
+    if random.random() < 0.7:
+        return replace(named, concurrency=random.choice((1, 1, 2)))
+    rate = Rate(random.choice((1, 3)), random.choice((500, 2_000)))
+    most = random.choice((None, 1, 2))
+    return replace(named, rate=rate, burst=random.choice((None, 2)), concurrency=most)
 
 
 def random_trigger(random: Random, now: Instant) -> str:

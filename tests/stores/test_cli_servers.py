@@ -111,19 +111,19 @@ def test_the_figures_of_a_node_are_seen_by_tenant(url: str) -> None:
     total = app.statistics("1h", by="hour").total
     assert (total.started, total.succeeded, total.failed) == (3, 1, 2)
     assert app.statistics("1h", by="hour", task="send").total.failed == 2
-    assert [tenant.name for tenant in app.tenants()] == ["acme", "acme-2", "default"]
+    assert [tenant.name for tenant in app.tenants.list()] == ["acme", "acme-2", "default"]
     group = app.failures().groups[0].id
     app.store.put_record(Record(kind="quarantine", key="gone", body="bad row"))
     app.store.put_record(Record(kind="quarantine", key="z", body="repaired since"))
-    assert [note.name for note in app.quarantine()] == ["gone"]
+    assert [note.name for note in app.quarantine.list()] == ["gone"]
     app.close()
     for words, expected in (
         (("stats", "--by", "hour"), "3 attempts started, 1 succeeded, 2 failed"),
         (("failures",), "2  KeyError: '…'"),
         (("runs", "retry", "--all", "--error-group", group, "--yes"), "queued 2 runs again"),
         (("nodes",), "no node is running"),
-        (("tenants",), "acme-2   yes"),
-        (("quarantine",), "bad row"),
+        (("tenants", "list"), "acme-2 "),
+        (("quarantine", "list"), "bad row"),
     ):
         shown = evenbeat(*words, "--store", url)
         assert expected in shown.output, shown.output

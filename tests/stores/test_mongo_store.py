@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLar
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import batching
-from evenbeat.stores.base import LARGE_FIELDS, Claim, Fired, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import LARGE_FIELDS, Claim, EndedRuns, Fired, Purged, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.mongo import MongoStore, abandoned, claims, firing, history, location, purging, schema
 from evenbeat.stores.mongo import schedules as schedule_documents
 from evenbeat.stores.mongo.location import Document
@@ -42,52 +42,11 @@ from tests.store_calls import (
     wait_until_receiving,
     with_due_schedules,
 )
+from tests.stores import on_mongo
+from tests.stores.on_mongo import COLLECTIONS, plain
 
 MINUTE = 60_000
-COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS, schema.RECORDS, schema.LOGS)
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[str]:
-    """One database for most tests, emptied before each. A client that stays connected makes them quick."""
-    with own_place(server_url("mongo")) as url:
-        keeper = MongoStore(url)
-        keeper.open()
-        yield url
-        keeper.close()
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def make(place: str, clock: VirtualClock) -> Iterator[Callable[..., MongoStore]]:
-    """Returns a function that opens stores on the same database. They are closed after the test."""
-    made: list[MongoStore] = []
-
-    def open_store(**options: Any) -> MongoStore:
-        made.append(MongoStore(place, clock, **options))
-        made[-1].open()
-        return made[-1]
-
-    first = open_store()
-    for name in COLLECTIONS:
-        plain(first)[name].delete_many({})
-    yield open_store
-    for store in made:
-        store.close()
-
-
-@pytest.fixture
-def store(make: Callable[..., MongoStore]) -> MongoStore:
-    return make()
-
-
-def plain(store: MongoStore) -> Any:
-    """Return the database, as mongosh sees it."""
-    return store._connections.session().database
+place, clock, make, store = on_mongo.place, on_mongo.clock, on_mongo.make, on_mongo.store
 
 
 def dump(store: MongoStore) -> dict[str, list[Document]]:
@@ -457,7 +416,7 @@ def test_a_write_starts_anew_when_the_other_transaction_is_over(
     tries: list[str] = []
     thread = threading.Thread(target=hold)
     thread.start()
-    holding.wait(60)
+    assert holding.wait(60)
     assert make(on_command=met).put_schedules([Write(change, row.version)])[0].accepted
 
 
@@ -657,7 +616,10 @@ def test_the_transaction_of_a_killed_process_is_ended_by_the_next_node_that_meet
     assert store.count_runs() == {"queued": 2}
 
 
-def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> None:
+def test_a_transaction_that_is_merely_young_is_left_alone(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abandoned, "IDLE", 600.0)
     add_schedules(store, "a")
     with store._connections.session().transaction() as other:
         other.update("hold", schema.SCHEDULES, {"_id": "default/a"}, {"$inc": {"touched": 1}})
@@ -668,7 +630,7 @@ def test_a_transaction_that_is_merely_young_is_left_alone(store: MongoStore) -> 
 # Crashes at each command.
 
 
-def purge(store: MongoStore) -> object:
+def purge(store: MongoStore) -> Purged:
     return store.purge(store.now() + 1, 100)
 
 
@@ -726,7 +688,7 @@ def test_a_purge_of_long_logs_stops_in_between_and_goes_on_with_the_next(
             for at in range(10)
         ]
     )
-    assert [store.purge(clock.now + 1, 100) for _ in range(4)] == [2, 2, 1, 0]
+    assert [store.purge(clock.now + 1, 100).deleted for _ in range(4)] == [2, 2, 1, 0]
     assert plain(store).logs.count_documents({}) == 0
 
 
@@ -745,7 +707,7 @@ def test_a_run_that_is_retried_while_it_is_purged_stays_and_keeps_what_it_logs(
             other.append_log([LogChunk(run="a", attempt=2, seq=0, text="new", at=clock.now)])
 
     store = make(on_command=retry)
-    assert store.purge(clock.now + 1, 10) == 0
+    assert store.purge(clock.now + 1, 10).deleted == 0
     assert [run.state for run in other.find_runs(RunQuery()).items] == ["queued"]
     assert [chunk.text for chunk in other.read_log("a")] == ["new"]
 
@@ -763,7 +725,7 @@ def test_lines_that_are_written_while_their_run_is_purged_go_with_it(
             assert other.read_log("a") == lines[:1]
 
     other.add_runs([RunRecord(id="a", task="work", state="failed", attempt=1, finished_at=clock.now)])
-    assert make(on_command=log).purge(clock.now + 1, 10) == 1
+    assert make(on_command=log).purge(clock.now + 1, 10).deleted == 1
     assert plain(other).logs.count_documents({}) == 0
 
 
@@ -775,7 +737,7 @@ def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
 
     def purge(name: str) -> None:
         if name == "insert logs":
-            assert other.purge(clock.now + 1, 10) == 1
+            assert other.purge(clock.now + 1, 10).deleted == 1
 
     make(on_command=purge).append_log([LogChunk(run="a", attempt=1, seq=0, text="late", at=clock.now)])
     assert plain(other).logs.count_documents({}) == 0
@@ -844,7 +806,7 @@ def test_a_claim_under_contention_takes_as_many_runs_as_it_wants_from_a_wider_wi
     session, chosen = store._connections.session(), set()
     for at in range(60):
         wanted = Claim(worker="w", token=f"t{at}", limit=2, now=clock.now, lease=1_000)
-        chosen.add("".join(claims.read_candidates(session, wanted, clock.now, 3).ids))
+        chosen.add("".join(claims.read_candidates(session, wanted, clock.now, 3, "default").ids))
     assert chosen == {"ab", "bc", "cd", "de", "ef"}
 
 
@@ -980,10 +942,15 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
         firing.earliest(session)
         firing.earliest(session, clock.now, 10)
         firing._active(session, [("default", "s1")])
-        claims.read_candidates(session, wanted, clock.now, 1)
-        claims.held(session, wanted)
+        claims.read_candidates(session, wanted, clock.now, 1, "default")
+        claims.held(session, wanted, ["default"])
         claims.lost(session, clock.now, 5)
         store.purge(clock.now - MINUTE, 5)
+        store.purge(clock.now - MINUTE, 5, EndedRuns(tenant="acme", since=5))
+        store.purge(clock.now - MINUTE, 5, EndedRuns(spared=("acme",), states=("failed",)))
+        for tenant in ("acme", None):
+            store.ended_at(5, tenant, ("succeeded", "failed", "cancelled"))
+            store.ended_at(5, tenant, ("failed",))
         schedule_documents.find(session, ScheduleQuery(limit=5))
         schedule_documents.find(session, ScheduleQuery(limit=5, tenant="default", name="s1"))
         schedule_documents.find(session, ScheduleQuery(keys=(("default", "s1"), ("acme", "s2"))))
@@ -1014,9 +981,16 @@ def test_no_question_reads_a_whole_collection_or_sorts_it(store: MongoStore, clo
     assert len(explaining.plans) >= 24
     for name, found in explaining.plans:
         assert not [stage for stage in found if stage.startswith("COLLSCAN")], (name, found)
-        if name in ("find next wake", "find next due", "find claimable", "find skipped", "find log"):
+        if name in (
+            "find next wake",
+            "find next due",
+            "find claimable",
+            "find skipped",
+            "find log",
+            "find ends",
+        ):
             assert not [stage for stage in found if stage.startswith("SORT") and "MERGE" not in stage], found
-        if name in ("find next wake", "find next due", "count runs"):
+        if name in ("find next wake", "find next due", "count runs", "find ends"):
             assert "FETCH" not in found, (name, found)
 
 
@@ -1043,7 +1017,7 @@ def test_a_claim_for_few_tasks_does_not_read_runs_of_other_tasks(
         return type(session).aggregate(session, name, collection, pipeline, **options)
 
     vars(session)["aggregate"] = aggregate
-    assert claims.read_candidates(session, wanted, clock.now, 1) == ([], None, False)
+    assert claims.read_candidates(session, wanted, clock.now, 1, "default") == ([], None, True)
     del vars(session)["aggregate"]
     assert read[0] < 100
 
@@ -1204,7 +1178,7 @@ def test_an_idle_node_asks_one_question(make: Callable[..., MongoStore], clock: 
     store.lost_runs(clock.now, 500)
     assert watch.seen == ["find lost"]
     watch.seen.clear()
-    assert store.purge(clock.now, 500) == 0
+    assert store.purge(clock.now, 500).deleted == 0
     assert watch.seen == ["find old"]
     watch.seen.clear()
     present = Record(kind="node", key="n", body="", expires=clock.now + MINUTE)

@@ -25,14 +25,17 @@ from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleR
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.rules.limits import Limit, Limits
 from evenbeat.stores import waking
 from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, ScheduleQuery, Setting, Write
 from evenbeat.stores.postgres import (
     PostgresStore,
+    claim_statements,
     connections,
     encoding,
     history,
     joining,
+    outlook,
     past_statements,
     runs,
     schedules,
@@ -56,55 +59,12 @@ from tests.store_calls import (
     schedule_names,
     wait_until_receiving,
 )
+from tests.stores import on_postgres
+from tests.stores.on_postgres import TABLES, plain, sql
 
 MINUTE = 60_000
-TABLES = ("schedules", "runs", "skipped", "statistics", "records", "logs")
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture(scope="module", name="url")
-def a_place() -> Iterator[str]:
-    """One schema for all tests that need no empty database."""
-    with own_place(server_url("postgres")) as url:
-        yield url
-
-
-@pytest.fixture
-def make(url: str, clock: VirtualClock) -> Iterator[Callable[..., PostgresStore]]:
-    """Returns a function that opens stores on the same, empty tables. They are closed after the test."""
-    made: list[PostgresStore] = []
-
-    def open_store(clock: VirtualClock | None = clock, place: str = url, **options: Any) -> PostgresStore:
-        made.append(PostgresStore(place, clock, **options))
-        made[-1].open()
-        return made[-1]
-
-    first = open_store()
-    sql(first, f"TRUNCATE {', '.join(f'evenbeat.{table}' for table in TABLES)}")
-    yield open_store
-    for store in made:
-        store.close()
-
-
-@pytest.fixture
-def store(make: Callable[..., PostgresStore]) -> PostgresStore:
-    return make()
-
-
-@contextmanager
-def plain(store: PostgresStore) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(store.location.conninfo, autocommit=True) as connection:
-        yield connection
-
-
-def sql(store: PostgresStore, text: str) -> list[Any]:
-    with plain(store) as connection:
-        cursor = connection.execute(store.location.own(text).encode())
-        return cursor.fetchall() if cursor.description else []
+a_place, clock, make = on_postgres.a_place, on_postgres.clock, on_postgres.make
+options, store = on_postgres.options, on_postgres.store
 
 
 def dump(store: PostgresStore) -> dict[str, list[Any]]:
@@ -564,7 +524,7 @@ def test_a_connection_that_is_lost_in_the_middle_undoes_everything(
 
 
 def test_a_server_that_is_silent_is_given_up(make: Callable[..., PostgresStore]) -> None:
-    store = make(timeout=0.1, lock_timeout=0.1)
+    store = make()
     with store._connections.read() as held:
         held.patience = 0.2
         with pytest.raises(StoreUnavailable, match="may still take effect"):
@@ -928,7 +888,7 @@ def test_a_claim_that_is_repeated_while_the_first_try_is_under_way_takes_no_seco
     one = threading.Thread(target=lambda: answers.update(first=claim(first, "same", 3)))
     two = threading.Thread(target=lambda: answers.update(second=claim(second, "same", 3)))
     one.start()
-    reached.wait(60)
+    assert reached.wait(60)
     two.start()
     go_on.set()
     one.join()
@@ -1374,15 +1334,44 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "until": _LATELY + 1,
         "start": "a",
         "end": "b",
+        "states": ["succeeded", "failed"],
+        "state": "succeeded",
+        "spared": ["acme"],
+        "position": 10,
     }
+    claims = Claim(worker="w", token="t", limit=10, now=1, lease=1, tasks=frozenset({"work", "other"}))
+    limits = Limits([Limit(task="work", key="k", concurrency=1), Limit(tenant="t", concurrency=1)])
+    for name, of_claim in {
+        "": outlook.scope(replace(claims, tasks=None), None),
+        " of tasks": outlook.scope(claims, None),
+        " beside limits": outlook.scope(claims, None, limits),
+    }.items():
+        options = {**given, **of_claim.values}
+        found[f"outlook{name}"] = (claim_statements.outlook(of_claim.conditions), options)
+        found[f"groups{name}"] = (claim_statements.groups(of_claim.conditions), options)
+        found[f"select claimable{name}"] = (claim_statements.claimable(of_claim.conditions), options)
+        found[f"in turn{name}"] = (claim_statements.claimable_in_turn(of_claim.conditions), options)
+        found[f"of tenants{name}"] = (claim_statements.claimable_of_tenants(of_claim.conditions), options)
+    given |= outlook.scope(claims, None).values | {
+        "has_keys": True,
+        "any": False,
+        "limited_tasks": ["work"],
+        "limited_tenants": [],
+        "limited_queues": [],
+        "most": 500,
+        "cohorts": '["default 4 default work"]',
+        "keys": '["task=work"]',
+        "idle_timeout": "1",
+    }
+    found["unassigned"] = (claim_statements.unassigned(True), given)
     found["settle"] = (statements.update_runs(("state", "error", "settled")), given)
-    for name, text in {**vars(past_statements), **vars(statements)}.items():
+    for name, text in {**vars(past_statements), **vars(statements), **vars(claim_statements)}.items():
         if (
             name.isupper()
             and isinstance(text, str)
             and text.lstrip().startswith(("SELECT", "UPDATE", "WITH", "DEL"))
         ):
-            if name not in ("NOTIFY", "INSERTION", "SETTINGS", "LOCK_CLAIM"):
+            if name not in ("NOTIFY", "INSERTION", "SETTINGS", "LOCK_CLAIM", "LOCK_LIMITS", "LOCK_LIMITED"):
                 found[name.lower().replace("_", " ")] = (text, given)
     return found
 
@@ -1429,7 +1418,7 @@ def filled() -> Iterator[PostgresStore]:
 def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> None:
     text, values = hot_statements()[name]
     with plain(filled) as connection:
-        if "FOR UPDATE" in text or "UPDATE evenbeat" in text:
+        if "FOR UPDATE" in text or "UPDATE evenbeat" in text or text in vars(claim_statements).values():
             # As in every transaction that writes.
             connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
         lines = connection.execute(f"EXPLAIN {filled.location.own(text)}".encode(), values).fetchall()
@@ -1447,10 +1436,29 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         "runs after a cursor": "runs_newest",
         "look": "schedules_due",
         "select due": "schedules_due",
-        "select claimable": "runs_claimable",
         "outlook": "runs_claimable",
-        "select claimable of tasks": "runs_claimable",
+        "groups": "runs_claimable",
+        "select claimable": "runs_claimable",
+        "in turn": "runs_claimable",
+        "of tenants": "runs_claimable",
         "outlook of tasks": "runs_claimable",
+        "groups of tasks": "runs_claimable",
+        "select claimable of tasks": "runs_claimable",
+        "in turn of tasks": "runs_claimable",
+        "of tenants of tasks": "runs_claimable",
+        "outlook beside limits": "runs_claimable",
+        "groups beside limits": "runs_claimable",
+        "select claimable beside limits": "runs_claimable",
+        "in turn beside limits": "runs_claimable",
+        "of tenants beside limits": "runs_claimable",
+        "unassigned": "runs_claimable",
+        "select cohorts": "runs_claimable",
+        "select heads": "runs_claimable",
+        "select firsts": "runs_claimable",
+        "select queued of cohorts": "runs_claimable",
+        "count running": "runs_running",
+        "select running": "runs_running",
+        "select buckets": "records_pkey",
         "runs of a window": "runs_over",
         "failed runs of a window": "runs_unsuccessful",
         "runs of a task": "runs_of_task",
@@ -1460,6 +1468,10 @@ def test_no_statement_reads_a_whole_table(filled: PostgresStore, name: str) -> N
         "a search among the newest runs": "runs_newest",
         "count queues": "runs_over",
         "delete over": "runs_over",
+        "delete over except": "runs_over",
+        "delete over of tenant": "runs_ended",
+        "select ends": "runs_over",
+        "select ends of tenant": "runs_ended",
         "select active": "runs_active",
         "settle": "runs_pkey",
         "ended runs": "runs_over",

@@ -5,7 +5,6 @@ Fleets of nodes go through the same in ``tests/faults/scenes/redis_failover.py``
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any, TypeVar
@@ -31,6 +30,7 @@ from evenbeat.testing import VirtualClock
 from tests import servers
 from tests.faults.fleet import wait_until
 from tests.faults.scenes.redis_failover import SERVICE, Cluster, Pair, client, replication, start
+from tests.store_calls import WaitingThread
 
 PATTERN = "{shop}:order:*"
 _Servers = TypeVar("_Servers", Pair, Cluster)
@@ -111,11 +111,8 @@ def test_a_worker_without_work_notices_that_its_server_is_a_replica(stack: ExitS
 def test_hints_arrive_from_the_new_server(stack: ExitStack, pair: Pair, is_waiting: bool) -> None:
     waiting, other = opened(stack, pair.url), opened(stack, pair.url)
     assert waiting.wait(0) is False
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(waiting.wait(300)))
-    if is_waiting:
-        thread.start()
-        wait_until(lambda: waiting._waker.is_receiving, "nobody listens")
+    thread = WaitingThread(waiting, 300) if is_waiting else None
+    wait_until(lambda: waiting._waker.is_receiving, "nobody listens")
     pair.swap()
     # No later hint reaches the old server's listeners.
     with client(pair.replica) as asked:
@@ -123,9 +120,8 @@ def test_hints_arrive_from_the_new_server(stack: ExitStack, pair: Pair, is_waiti
     for store in (waiting, other):
         with pytest.raises(StoreUnavailable):
             add(store, "meanwhile")
-    if is_waiting:
-        thread.join(60)  # hints may have been lost
-        assert answers == [True]
+    if thread is not None:
+        assert thread.is_woken()  # hints may have been lost
     else:
         assert waiting.wait(60) is True
     while waiting.wait(0):

@@ -39,42 +39,13 @@ from tests import servers
 from tests.contract.adapters import RedisAdapter
 from tests.contract.redis_indexes import differences
 from tests.damage import can_be_found_and_written_anew
+from tests.faults.fleet import wait_until
 from tests.store_calls import CommandLog, Crash, add_schedules, claim, every_call, schedule_names
+from tests.stores import on_redis
+from tests.stores.on_redis import Make
 
 MINUTE = 60_000
-Make = Callable[..., RedisStore]
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def make(valkey: str, clock: VirtualClock) -> Iterator[Make]:
-    """Returns a function that opens stores on the same keys. They are closed after the test."""
-    made: list[RedisStore] = []
-
-    def open_store(**options: Any) -> RedisStore:
-        made.append(RedisStore(valkey, **{"clock": clock, **options}))
-        made[-1].open()
-        return made[-1]
-
-    yield open_store
-    for store in made:
-        store.close()
-
-
-@pytest.fixture
-def store(make: Make) -> RedisStore:
-    return make()
-
-
-@pytest.fixture
-def client(valkey: str) -> Iterator[Any]:
-    """A plain client, like redis-cli."""
-    with redis.Redis.from_url(read_location(valkey).url, decode_responses=True, protocol=2) as client:
-        yield client
+clock, make, store, client = on_redis.clock, on_redis.make, on_redis.store, on_redis.client
 
 
 @contextmanager
@@ -156,13 +127,25 @@ def test_a_password_is_never_shown() -> None:
 def test_the_schema_is_read_without_creating_anything(valkey: str, client: Any) -> None:
     store = RedisStore(valkey)
     found = store.schema()
-    assert (found.found, found.known) == (0, 1)
-    assert found.script == f"HSET {store.location.meta} schema 1\n"
+    assert (found.found, found.known) == (0, 2)
+    assert found.script == f"HSET {store.location.meta} schema 2\n"
     assert list(client.scan_iter(key(store, "*"))) == []
     store.open()
-    assert store.schema() == (1, 1, "")
+    assert store.schema() == (2, 2, "")
     store.close()
-    assert store.schema().found == 1
+    assert store.schema().found == 2
+
+
+def test_a_layout_that_was_never_released_is_refused_and_left_alone(make: Make, client: Any) -> None:
+    store = make()
+    store.close()
+    client.hset(store.location.meta, "schema", "1")
+    with pytest.raises(StoreUnavailable, match=r"layout 1 .* uses 2; give another prefix, or delete"):
+        store.open()
+    assert store.schema().script.startswith("# the keys have layout 1")
+    assert client.hget(store.location.meta, "schema") == "1"
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.count_runs()
 
 
 @pytest.mark.parametrize("version", ["99", "soon"])
@@ -173,7 +156,7 @@ def test_a_newer_schema_is_refused_and_nonsense_is_named(make: Make, client: Any
     if version == "99":
         with pytest.raises(SchemaTooNew) as caught:
             store.open()
-        assert (caught.value.found, caught.value.known) == (99, 1)
+        assert (caught.value.found, caught.value.known) == (99, 2)
     else:
         with pytest.raises(StoreUnavailable, match="not a number"):
             store.open()
@@ -334,7 +317,7 @@ def test_a_lock_can_be_read_with_redis_cli_and_goes_by_itself(make: Make, client
     assert not store.put_record(stale)
     assert not store.delete_record("lock", "default", "import", stale.version)
     assert locks.extend(store, "import", "90s", "theirs")
-    assert store.purge(store.now(), 100) == 0
+    assert store.purge(store.now(), 100).deleted == 0
     assert locks.release(store, "import", "theirs")
     # Other records stay until they are purged.
     assert store.put_record(Record(kind="node", key="n", body="{}", expires=store.now() + 60_000))
@@ -529,7 +512,7 @@ def test_a_server_without_memory_refuses_new_work_and_lets_existing_work_end(clo
         ends = [attempts.succeeded(run, "1", clock.now, f"t-{run.id}", adds=following) for run in held]
         assert store.settle_runs(ends) == [True, True]
         assert len(claim(store, "second")) == 4
-        assert store.purge(clock.now + 1, 100) == 2
+        assert store.purge(clock.now + 1, 100).deleted == 2
         assert differences(server.url) == {}
         client.config_set("maxmemory", "0")
         assert len(store.fire_due(clock.now, 100, plan).planned) == 51
@@ -769,13 +752,13 @@ def test_a_run_whose_hash_is_gone_does_not_block_its_queue(store: RedisStore, cl
     store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work")])
     client.delete(key(store, "runs:a"))
     assert [held.id for held in claim(store)] == ["b"]
-    assert client.exists(key(store, "ready:default:5:work")) == 0
+    assert client.exists(key(store, "ready:default:5:default:work")) == 0
 
 
 def test_a_run_of_a_newer_format_waits_for_a_node_that_knows_it(store: RedisStore, client: Any) -> None:
     store.add_runs([RunRecord(id="new", task="work", format=FORMAT + 1), RunRecord(id="old", task="work")])
     assert [held.id for held in claim(store)] == ["old"]
-    assert client.zrange(key(store, f"ready.{FORMAT + 1}:default:5:work"), 0, -1) == ["new"]
+    assert client.zrange(key(store, f"ready.{FORMAT + 1}:default:5:default:work"), 0, -1) == ["new"]
 
 
 # Clusters.
@@ -816,7 +799,7 @@ def test_a_node_of_a_cluster_that_has_the_slot_will_do(clock: VirtualClock) -> N
         assert {setting.name: setting.level for setting in store.server()}["cluster_enabled"] == "warn"
         assert store.count_runs() == {"queued": 2, "succeeded": 1}
         assert store.find_runs(RunQuery(tenant="acme")).items
-        assert store.purge(clock.now + 1, 100) > 0
+        assert store.purge(clock.now + 1, 100).deleted > 0
         assert store.wait(0) is False
         store.hint()
         assert differences(server.url) == {}
@@ -839,7 +822,8 @@ def test_a_wait_is_short_while_the_server_is_away_and_one_ends_after_a_reconnect
         assert store.wait(60) is True
         assert store.wait(60) is True  # the server is still away
         server.start()
-        assert store.wait(60) is True  # hints may have been lost
+        wait_until(lambda: store._waker.is_receiving, "the store does not connect again")
+        assert store.wait(0) is True  # hints may have been lost
         assert store.wait(0) is False
         store.hint()
         store.close()
@@ -886,7 +870,7 @@ def test_a_page_goes_on_where_it_ended_also_when_that_run_is_gone(
     held = {run.id: run for run in claim(store)}
     store.settle_runs([attempts.succeeded(held[name], None, clock.now, name) for name in ("r1", "r2")])
     clock.advance("1s")
-    assert store.purge(clock.now, 10) == 2
+    assert store.purge(clock.now, 10).deleted == 2
     rest = store.find_runs(RunQuery(limit=3, cursor=page.cursor))
     assert [run.id for run in rest.items] == ["r3", "r4", "r5"]
 
@@ -955,7 +939,7 @@ def test_records_of_writes_and_transitions_are_purged_when_they_have_expired(
     assert store.settle_runs([replace(end, records=(audit(3, expires=expires),))]) == [True]
     assert client.zrange(key(store, "expiring"), 0, -1) == ["audit default 0001", "audit default 0003"]
     clock.advance("2s")
-    assert store.purge(clock.now, 10) == 2
+    assert store.purge(clock.now, 10).deleted == 2
     assert store.find_records("audit") == [audit(2)]
     assert client.zrange(key(store, "kinds:audit"), 0, -1) == ["default 0002"]
     assert not client.exists(key(store, "expiring"), key(store, "records:audit:0001"))
@@ -1069,8 +1053,12 @@ def test_no_error_of_the_driver_reaches_the_caller(store: RedisStore, client: An
         "runs:a",
         "newest",
         "waiting:default",
+        "cohorts:default",
         "held:w",
         "queues",
+        "limited",
+        "limits",
+        "slots",
         "leases",
         "over",
         "counts",

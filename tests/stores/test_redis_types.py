@@ -9,11 +9,13 @@ import pytest
 import redis
 from msgspec.structs import replace
 
+from evenbeat.core.rates import Rate
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord
 from evenbeat.documents import RedisDocuments
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
+from evenbeat.rules.limits import Limit, limit_record
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.redis import RedisStore
 from evenbeat.stores.redis.location import read_location
@@ -100,7 +102,14 @@ def restore(client: Any, store: RedisStore, wanted: dict[bytes, Any], only: byte
 
 @pytest.mark.parametrize(
     "where",
-    ["active:b", "newest:schedule:b", "newest:tenant:acme", "ready:slow:5:work", "waiting:slow", "run"],
+    [
+        "active:b",
+        "newest:schedule:b",
+        "newest:tenant:acme",
+        "ready:slow:5:default:work",
+        "waiting:slow",
+        "run",
+    ],
 )
 def test_a_schedule_whose_run_cannot_be_written_is_deferred_alone(
     store: RedisStore, clock: VirtualClock, client: Any, valkey: str, where: str
@@ -180,7 +189,7 @@ def test_a_run_that_is_something_else_does_not_block_its_queue(
     (note,) = store.find_records("quarantine")
     assert (note.key, "is a string" in note.body) == ("b", True)
     assert [held.id for held in claim(store)] == ["a", "c"]  # a repetition
-    assert not client.exists(f"{store.location.base}ready:default:5:work")
+    assert not client.exists(f"{store.location.base}ready:default:5:default:work")
     assert [found.id for found in store.find_runs(RunQuery()).items] == ["a", "c"]
     assert [found.id for found in store.find_runs(RunQuery(ids=("a", "b"))).items] == ["a"]
 
@@ -201,7 +210,7 @@ def test_a_run_that_cannot_return_to_its_queue_is_not_changed_and_is_noted(
 ) -> None:
     store.add_runs([RunRecord(id="a", task="work", queue="slow"), RunRecord(id="b", task="work")])
     held = {run.id: run for run in claim(store, queues=("slow", "default"))}
-    name = overwrite(client, store, "ready:slow:5:work")
+    name = overwrite(client, store, "ready:slow:5:default:work")
     releases = [attempts.released(held[name], clock.now, f"t-{name}") for name in "ab"]
     assert store.settle_runs(releases) == [False, True]
     assert store.count_runs() == {"running": 1, "queued": 1}
@@ -218,7 +227,7 @@ def test_a_run_whose_next_runs_cannot_be_added_is_not_settled(
 ) -> None:
     store.add_runs([RunRecord(id=name, task="work") for name in "ab"])
     held = claim(store)
-    name = overwrite(client, store, "ready:slow:5:work")
+    name = overwrite(client, store, "ready:slow:5:default:work")
     following = RunRecord(id="next", task="work", queue="slow")
     ends = [
         attempts.succeeded(held[0], None, clock.now, "t-a", adds=(following,)),
@@ -309,9 +318,9 @@ def test_a_missing_lost_run_does_not_block_others(
 def test_a_users_batch_is_refused_as_a_whole_and_the_key_is_named(
     store: RedisStore, clock: VirtualClock, client: Any
 ) -> None:
-    overwrite(client, store, "ready:slow:5:work")
+    overwrite(client, store, "ready:slow:5:default:work")
     before = content(client, store)
-    with pytest.raises(StoreUnavailable, match="ready:slow:5:work is a string, not a zset"):
+    with pytest.raises(StoreUnavailable, match="ready:slow:5:default:work is a string, not a zset"):
         store.add_runs([RunRecord(id="a", task="work"), RunRecord(id="b", task="work", queue="slow")])
     assert content(client, store) == before
 
@@ -319,8 +328,12 @@ def test_a_users_batch_is_refused_as_a_whole_and_the_key_is_named(
 # Every key in turn.
 
 
-def prepare(store: RedisStore, clock: VirtualClock) -> None:
+def prepare(store: RedisStore, clock: VirtualClock, is_limited: bool) -> None:
     """Create rows of every kind."""
+    if is_limited:
+        # Three of the runs below are claimed: one stays running, and the others wait in their cohorts.
+        limit = Limit(task="work", concurrency=3, rate=Rate(10, MINUTE), burst=10)
+        assert store.put_record(limit_record(limit))
     add(store, "free", "other")
     add(store, "single", overlap="cancel_running")
     add(store, "late", trigger="every 10s", tenant="acme")
@@ -366,17 +379,20 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
 def is_of(name: str, index: str, member: object) -> bool:
     """Whether an entry of an index belongs to a row that was overwritten, or counts it."""
     row = name.partition(":")[2]
-    sums = index in ("counts", "queues") or index.startswith("waiting:")
+    sums = index in ("counts", "queues", "limited") or index.startswith(("waiting:", "cohorts:"))
     return sums or str(member).replace(" ", "/", 1) in (row, f"default/{row}")
 
 
+@pytest.mark.parametrize("is_limited", [False, True], ids=["free", "limited"])
 def test_no_script_stops_midway_whichever_key_is_something_else(
-    store: RedisStore, clock: VirtualClock, client: Any, valkey: str
+    store: RedisStore, clock: VirtualClock, client: Any, valkey: str, is_limited: bool
 ) -> None:
-    prepare(store, clock)
+    prepare(store, clock, is_limited)
     before = content(client, store)
     base, start = store.location.base.encode(), clock.now
     assert len(before) > 30
+    kinds = {name.removeprefix(base).partition(b":")[0] for name in before}
+    assert is_limited == {b"cohort", b"cohorts", b"limited", b"limits", b"slots"}.issubset(kinds)
     unharmed = 0
     for name in before.keys() - {base + b"meta"}:
         for at in range(len(actions(store, clock))):

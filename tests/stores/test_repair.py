@@ -1,4 +1,4 @@
-"""``doctor --repair`` on every store: it leaves unreadable rows to people, and repairs the rest."""
+"""``repair`` on every store: it leaves unreadable rows to people, and repairs the rest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import pytest
 import redis
 from msgspec.structs import replace
 
+from evenbeat.app.repairs import repair
 from evenbeat.core.records import RunRecord, ScheduleRecord
-from evenbeat.doctor import LEASE_OVER, diagnose, repair
+from evenbeat.doctor import diagnose
+from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Store, Write
@@ -139,6 +141,12 @@ def fired(store: Store, clock: VirtualClock) -> list[str]:
     return sorted(planned.schedule.name for planned in store.fire_due(clock.now, 10, plan).planned)
 
 
+def mended(store: Store, kind: str) -> list[str]:
+    """Repair the store; return the subjects of one kind that were mended."""
+    findings = repair(store, dry_run=False).findings
+    return [each.subject for each in findings if each.kind == kind and each.outcome == "mended"]
+
+
 def notes(store: Store) -> list[str]:
     return [note.key for note in store.find_records("quarantine")]
 
@@ -152,7 +160,7 @@ def test_an_unreadable_schedule_is_not_repaired_and_is_woken_once_it_is_readable
     assert fired(store, clock) == ["a", "c"]
 
     for _ in range(2):
-        assert repair(store).woken == []
+        assert mended(store, "asleep") == []
     assert notes(store) == ["b"]
     (finding,) = [one for one in diagnose(store, clock.now) if one.check == "quarantine"]
     assert (finding.level, len(finding.details)) == ("fail", 1)
@@ -160,9 +168,9 @@ def test_an_unreadable_schedule_is_not_repaired_and_is_woken_once_it_is_readable
     assert fired(store, clock) == ["a", "c"]
     assert damaged.swap("schedules", "b", before) == NONSENSE
 
-    assert repair(store).woken == ["b"]
+    assert mended(store, "asleep") == ["b"]
     assert notes(store) == []
-    assert repair(store).woken == []
+    assert mended(store, "asleep") == []
     assert fired(store, clock) == ["a", "b", "c"]
 
 
@@ -173,7 +181,7 @@ def test_a_schedule_whose_trigger_makes_no_sense_is_not_woken(damaged: Damaged, 
     spoilt = replace(row, trigger="every now and then", revision=row.revision + 1)
     assert store.put_schedules([Write(Planned(spoilt), row.version)])[0].accepted
     assert fired(store, clock) == ["a"]
-    assert repair(store).woken == []
+    assert mended(store, "asleep") == []
     assert notes(store) == ["b"]
     assert fired(store, clock) == ["a"]
 
@@ -189,8 +197,8 @@ def test_an_unreadable_run_does_not_keep_others_from_being_repaired(
     assert len(store.claim_runs(claim).runs) == 3
     before = damaged.swap("runs", "b", NONSENSE)
     clock.advance(f"{LEASE_OVER + 1_001}ms")
-    assert sorted(repair(store).requeued) == ["a", "c"]
-    assert repair(store).requeued == []
+    assert sorted(mended(store, "lost")) == ["a", "c"]
+    assert mended(store, "lost") == []
     assert damaged.swap("runs", "b", before) == NONSENSE
     states = {run.id: (run.state, run.crashes) for run in store.find_runs(RunQuery(ids=("a", "c"))).items}
     assert states == {"a": ("queued", 1), "c": ("queued", 1)}

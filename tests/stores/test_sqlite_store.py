@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,8 +20,17 @@ from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnav
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import rows
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Write
-from evenbeat.stores.sqlite import SqliteStore, history, schedules, schema, schema_sql, statements
+from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.sqlite import (
+    SqliteStore,
+    claim_statements,
+    claims,
+    history,
+    schedules,
+    schema,
+    schema_sql,
+    statements,
+)
 from evenbeat.stores.sqlite.session import Session
 from evenbeat.testing import VirtualClock
 from tests.store_calls import (
@@ -36,38 +44,10 @@ from tests.store_calls import (
     schedule_names,
     wait_until_receiving,
 )
+from tests.stores import on_sqlite
 
 MINUTE = 60_000
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "evenbeat.db"
-
-
-@pytest.fixture
-def make(path: Path, clock: VirtualClock) -> Iterator[Callable[..., SqliteStore]]:
-    """Returns a function that opens stores on the same file. They are closed after the test."""
-    made: list[SqliteStore] = []
-
-    def open_store(**options: Any) -> SqliteStore:
-        made.append(SqliteStore(path, clock, **options))
-        made[-1].open()
-        return made[-1]
-
-    yield open_store
-    for store in made:
-        store.close()
-
-
-@pytest.fixture
-def store(make: Callable[..., SqliteStore]) -> SqliteStore:
-    return make()
+clock, path, make, store = on_sqlite.clock, on_sqlite.path, on_sqlite.make, on_sqlite.store
 
 
 def plain(path: Path) -> closing[sqlite3.Connection]:
@@ -284,6 +264,40 @@ def test_a_call_from_inside_a_transaction_is_refused_and_does_not_hang(
     assert store.add_runs([RunRecord(id="a", task="work")]) == [True]
 
 
+@pytest.mark.parametrize("tasks", [None, frozenset(["work"])], ids=["any task", "its tasks"])
+def test_the_work_of_a_claim_does_not_grow_with_the_queue(
+    store: SqliteStore, clock: VirtualClock, tasks: frozenset[str] | None
+) -> None:
+    wanted = Claim(worker="w", token="t", limit=10, now=clock.now, lease=MINUTE, tasks=tasks)
+
+    def steps() -> int:
+        """Return how many steps of SQLite's machine the question of a claim takes."""
+        taken: list[None] = []
+        with store._connections.read() as session:
+            session.connection.set_progress_handler(lambda: taken.append(None), 1)
+            try:
+                claims.outlook(session, wanted)
+            finally:
+                session.connection.set_progress_handler(None, 1)
+        return len(taken)
+
+    # Three groups, the runs of which differ in time alone.
+    groups = [("a", 5), ("b", 5), ("a", 2)]
+    store.add_runs(
+        [RunRecord(id=f"{group}", task="work", tenant=group[0], priority=group[1]) for group in groups]
+    )
+    before = steps()
+    store.add_runs(
+        [
+            RunRecord(id=f"{group} {at}", task="work", tenant=group[0], priority=group[1], run_at=at)
+            for group in groups
+            for at in range(200)
+        ]
+    )
+
+    assert steps() <= before + 20
+
+
 def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
     make: Callable[..., SqliteStore], clock: VirtualClock, path: Path
 ) -> None:
@@ -298,7 +312,19 @@ def test_a_claim_with_nothing_due_leaves_the_write_lock_alone(
         clock.advance("1m")
         with pytest.raises(StoreUnavailable, match="write lock"):
             claim(store)
+    watch.seen.clear()
     assert [held.id for held in claim(store)] == ["future"]
+    assert watch.seen == [
+        "select next due",
+        "begin",
+        "select ways",
+        "select claimable",
+        "claim runs",
+        "select taken",
+        "select next due",
+        "commit",
+        "committed",
+    ]
     # Nothing is due any more, but the token is known: the repeated claim returns its runs.
     assert [held.id for held in claim(store)] == ["future"]
 
@@ -602,7 +628,16 @@ def test_plain_sql_reads_due_schedules_and_finished_runs(
             connection.execute("UPDATE evenbeat_schedules SET next_tick = 'tomorrow'")
 
 
-_ORDERED = ("select claimable", "outlook", "select records of tenant")
+_ORDERED = (
+    "select claimable",
+    "outlook",
+    "select waiting",
+    "select of cohort",
+    "select first of cohort",
+    "select records of tenant",
+)
+_CLAIMABLE = "SEARCH evenbeat_runs USING INDEX evenbeat_runs_claimable (queue=? AND priority=? AND tenant=?"
+_OF_COHORT = "SEARCH evenbeat_runs USING INDEX evenbeat_runs_of_cohort (cohort"
 _IN_RANGE = "USING PRIMARY KEY (kind=? AND tenant=? AND key>? AND key<?)"
 _READS = {
     "ended runs": "SEARCH run USING INDEX evenbeat_runs_over (<expr>>?)",
@@ -610,6 +645,18 @@ _READS = {
     "changed schedules": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_changed (updated_at>?)",
     "late schedules": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_due (wake_at<?)",
     "late schedules of a tenant": "SEARCH evenbeat_schedules USING INDEX evenbeat_schedules_due (wake_at<?)",
+    "queued runs of a queue": "SEARCH run USING INDEX evenbeat_runs_claimable (queue=?)",
+    "queued runs of a queue with cohorts": "SEARCH run USING INDEX evenbeat_runs_of_cohort "
+    "(cohort>? AND cohort<?)",
+    "outlook": f"{_CLAIMABLE})",
+    "outlook of tasks": f"{_CLAIMABLE})",
+    "select claimable": f"{_CLAIMABLE} AND run_at<?)",
+    "select claimable of tasks": f"{_CLAIMABLE} AND run_at<?)",
+    "select claimable beside": f"{_CLAIMABLE} AND run_at<?)",
+    "select claimable of tasks beside": f"{_CLAIMABLE} AND run_at<?)",
+    "select waiting": f"{_OF_COHORT}>? AND cohort<?)",
+    "select of cohort": f"{_OF_COHORT}=? AND run_at<?)",
+    "select first of cohort": f"{_OF_COHORT}=?)",
     "schedules by key": "SEARCH evenbeat_schedules USING INDEX sqlite_autoindex_evenbeat_schedules_1 "
     "(tenant=? AND name=?)",
     "select records of tenant": f"SEARCH evenbeat_records {_IN_RANGE}",
@@ -631,10 +678,12 @@ def hot_statements() -> dict[str, str]:
         "failed runs of a window": RunQuery(tenant="t", states=("failed",), since=1, until=2),
         "runs before": RunQuery(until=2),
         "runs that wait for a retry": RunQuery(retrying=True),
+        "queued runs of a queue": RunQuery(tenant="t", queue="q", states=("queued",)),
         "ended runs": RunQuery(finished_since=1),
         "new runs of a tenant": RunQuery(tenant="t", created_since=1),
         "ended runs of a schedule": RunQuery(tenant="t", schedule="s", states=("failed",), finished_since=1),
     }
+    searches["queued runs of a queue with cohorts"] = searches["queued runs of a queue"]
     found = {name: f"{history.search_statement(query)[0]} LIMIT ?" for name, query in searches.items()}
     for name, wanted in {
         "schedules by key": ScheduleQuery(keys=(("t", "a"),), wakes_before=1),
@@ -649,9 +698,12 @@ def hot_statements() -> dict[str, str]:
     found["settle"] = statements.update_run(("state", "error"))
     found["settle many"] = statements.update_runs(("state", "error"), (own, "?", "?"))
     found["insert many"] = statements.insert_runs((own, *"?" * (len(rows.RUN) - 1)))
-    for name, text in vars(statements).items():
-        if name.isupper() and isinstance(text, str) and not name.endswith("COLUMNS"):
+    found["set cohorts"] = claim_statements.set_cohorts((own, "wanted.value ->> 1"))
+    for name, text in (vars(statements) | vars(claim_statements)).items():
+        if name.isupper() and isinstance(text, str) and name[0] != "_" and not name.endswith("COLUMNS"):
             found[name.lower().replace("_", " ")] = text
+    for number, text in statements.SELECT_ENDS_OF_TENANT.items():
+        found[f"select ends of tenant, {number}"] = text
     return found
 
 
@@ -660,9 +712,10 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     values = [None] * statement.count("?")
     with plain(path) as connection:
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-    # The tenants, which a query found one by one, are not a table.
-    rows_made = ("SCAN CONSTANT ROW", "SCAN owner")
+    # The tenants, priorities and cohorts, which a query found one by one, are not tables.
+    rows_made = ("SCAN CONSTANT ROW", "SCAN owner", "SCAN level", "SCAN waiting", "SCAN part")
     tables = [step for step in steps if "VIRTUAL TABLE" not in step and step not in rows_made]
+    tables = [step for step in tables if not step.startswith("SCAN (subquery")]
     scans = [step for step in tables if step.startswith("SCAN")]
     if name in ("runs of a worker", "runs to be stopped"):
         assert steps[0] == "SEARCH run USING INDEX evenbeat_runs_leased (worker=?)"
@@ -673,7 +726,7 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
     elif name in _READS:
         assert _READS[name] in steps, steps
         assert scans == []
-    elif name in ("select lost", "next lease end"):
+    elif name in ("select lost", "next lease end", "count running", "select running"):
         # Reads running runs, and nothing of the history.
         assert steps[0].endswith("INDEX evenbeat_runs_leased")
     elif name in (
@@ -689,7 +742,14 @@ def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: 
         assert all("SEARCH" in step and "(<expr>>?)" in step for step in ended), steps
         assert bool(ended) == (name != "runs that wait for a retry")
         assert bool(scans) == (name != "failed runs of a window")
-    elif name in ("newest runs", "count runs"):
+    elif name == "count active":
+        active = ("INDEX evenbeat_runs_leased", "INDEX evenbeat_runs_claimable")
+        assert len(scans) == 2
+        assert all(step.endswith(active) for step in scans), steps
+    elif name.startswith(("select ends of tenant", " select ends of state")):
+        assert all(step.startswith("SCAN (subquery") for step in scans), steps
+        assert [step for step in steps if "evenbeat_runs_ended (tenant=? AND state=?)" in step], steps
+    elif name in ("newest runs", "count runs", "select ends"):
         # Reads in the order of an index up to the limit; counting has to read all entries.
         assert all("USING" in step and "INDEX" in step for step in scans)
     else:

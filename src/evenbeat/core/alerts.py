@@ -23,6 +23,9 @@ Announcement: TypeAlias = Literal["opened", "escalated", "recovered", "run", "te
 """Why something is announced: an incident began, its failures reached the number of a ``failing`` condition,
 it ended, a run ended (condition ``runs``), or somebody tests the channel."""
 DeliveryState: TypeAlias = Literal["pending", "sent", "failed"]
+AnnouncementState: TypeAlias = Literal["sent", "waiting", "given_up"]
+"""Of an announcement on all its channels: ``given_up`` if it was given up on one of them, else ``waiting`` if
+one has not taken it yet."""
 
 # Conditions about machines that tenants share: only rules of all tenants may have them.
 SHARED_CONDITIONS: frozenset[ConditionKind] = frozenset(("queue", "node_lost", "store_unsafe"))
@@ -115,6 +118,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     muted_by: str | None
     """Why nothing is announced now: ``paused``, ``muted``, or the name of a maintenance window."""
     closed_at: datetime | None
+    delivery: AnnouncementState | None = None
+    """What became of the newest announcement. None if there is none among the newest 500 deliveries."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,18 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-SubjectKind: TypeAlias = Literal["schedule", "run", "token", "alert_rule", "alert_channel", "alert_window"]
+SubjectKind: TypeAlias = Literal[
+    "schedule",
+    "run",
+    "token",
+    "limit",
+    "alert_rule",
+    "alert_channel",
+    "alert_window",
+    "retention",
+    "tenant",
+    "record",
+]
 AuditAction: TypeAlias = Literal[
     "add",
     "declare",
@@ -27,16 +38,21 @@ AuditAction: TypeAlias = Literal[
     "mute",
     "unmute",
     "test",
+    "set",
+    "remove",
+    "drop",
+    "purge",
 ]
 """The method that made the change. The bulk forms record the method of one item: ``pause_all`` records a
-``pause`` for each schedule. ``repair`` is of ``doctor``; ``create`` and ``revoke`` are about tokens;
-``mute``, ``unmute`` and ``test`` are about alerts."""
+``pause`` for each schedule. ``create`` and ``revoke`` are about tokens; ``mute``, ``unmute`` and ``test`` are
+about alerts; ``set`` and ``remove`` about limits, retention rules and quotas of tenants; ``drop`` about
+quarantined runs; ``purge`` about everything of a tenant."""
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change by hand of a schedule, a run, a token or an alert rule, channel or window: who made it, when,
-    and what it changed."""
+    """A change by hand of a schedule, a run, a token, a limit, an alert rule, channel or window, a retention
+    rule or a tenant: who made it, when, and what it changed."""
 
     id: str
     """Unique; the ids of later entries sort before those of earlier ones."""
@@ -50,8 +66,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The method that made the change: ``pause``, ``update``, ``cancel``."""
     tenant: str
     kind: str
-    """The kind of the subject: ``schedule``, ``run``, ``token``, ``alert_rule``, ``alert_channel`` or
-    ``alert_window``."""
+    """The kind of the subject: ``schedule``, ``run``, ``token``, ``limit``, ``alert_rule``,
+    ``alert_channel``, ``alert_window``, ``retention``, ``tenant``, or ``record`` for others."""
     subject: str
     """The name, or the id of a run or token."""
     before: dict[str, Any]

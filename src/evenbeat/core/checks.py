@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from numbers import Integral, Real
 from typing import get_args
 
 import msgspec
 
 from evenbeat.core.instants import FIRST, LAST
+from evenbeat.core.rates import check_rate
 from evenbeat.core.records import (
     LONGEST_DESCRIPTION,
     LONGEST_PAYLOAD,
@@ -97,6 +99,10 @@ def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
     check_one_of("catch_up", schedule.catch_up.kind, _CATCH_UPS)
     check_whole("grace", schedule.catch_up.grace, 0)
     check_whole("catch_up_limit", schedule.catch_up.limit, 1, MOST_CAUGHT_UP)
+    if schedule.catch_up.max_age is not None:
+        check_whole("catch_up_max_age", schedule.catch_up.max_age, 0)
+    if schedule.catch_up.rate is not None:
+        check_rate(schedule.catch_up.rate, "catch_up_rate")
     check_whole("spread", schedule.spread, 0, LONGEST_SPREAD)
     if schedule.max_concurrent is not None:
         check_whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
@@ -140,6 +146,8 @@ def check_execution(execution: Execution) -> Execution:
         check_whole("timeout", execution.timeout, 1)
     check_one_of("on_crash", execution.on_crash, _ON_CRASH)
     check_whole("max_crashes", execution.max_crashes, 0, MOST_CRASHES)
+    if execution.expires is not None:
+        check_whole("expires", execution.expires, 1)
     return execution
 
 
@@ -200,6 +208,16 @@ def check_text(field: str, text: object, longest: int | None = None) -> None:
         raise InvalidValue(
             f"{field} {shown(text)} has a lone surrogate, which no database accepts", field=field, value=text
         ) from None
+
+
+def check_amount(field: str, value: object) -> float:
+    """Return a number of 0 or more as an int or a float. Refuse other values."""
+    most = 1 << 53
+    if not isinstance(value, bool) and isinstance(value, Real):
+        number = int(value) if isinstance(value, Integral) else float(value)
+        if 0 <= number <= most:
+            return number
+    raise InvalidValue(f"{field} {shown(value)} is not a number of 0 to {most:,}", field=field, value=value)
 
 
 def check_one_of(field: str, value: object, known: tuple[str, ...]) -> None:

@@ -40,11 +40,13 @@ Verdict: TypeAlias = Literal[
     "no_worker",
     "no_task",
     "no_queue",
+    "limited",
     "busy",
     "next",
     # A tick without a run.
     "not_due",
     "waits_for_run",
+    "catching_up",
     "no_ticker",
     "quarantined",
     "deferred",
@@ -56,8 +58,9 @@ Verdict: TypeAlias = Literal[
 """Why a tick, or a run, is as it is. The names of ledger reasons, run states and ``WaitReason`` mean the same
 here. ``no_tick``: the trigger has no tick then. ``clock_skipped``, ``clock_repeated``: because of a clock
 change. ``trigger_unknown``: the trigger was given later. ``rescheduled``: a user moved the tick. ``due``: a
-node fires the tick any moment. ``no_ticker``: no live node fires schedules. ``quarantined``, ``deferred``,
-``unreadable``, ``too_new``: nodes cannot plan the schedule. ``missing``: the tick left no record."""
+node fires the tick any moment. ``catching_up``: ``catch_up_rate`` holds the tick back. ``no_ticker``: no live
+node fires schedules. ``quarantined``, ``deferred``, ``unreadable``, ``too_new``: nodes cannot plan the
+schedule. ``missing``: the tick left no record."""
 
 CountedFrom: TypeAlias = Literal["asked", "created", "trigger", "purged"]
 """Why an account begins where it does. ``asked``: the caller gave the start. ``created``, ``trigger``: the

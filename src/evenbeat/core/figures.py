@@ -1,4 +1,4 @@
-"""The figures that users get back: statistics over time, failures by error, nodes, tenants, quarantine."""
+"""The figures that users get back: statistics over time, failures by error, nodes, quarantine."""
 
 from __future__ import annotations
 
@@ -142,17 +142,6 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs it executes at once, by executor."""
     running: int | None
     """How many runs it held when it was last seen."""
-
-
-class TenantView(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant that has schedules, or had runs in the last 24 hours."""
-
-    name: str
-    has_schedules: bool
-    started: int
-    """Attempts that began in the last 24 hours, by the figures of the nodes."""
-    succeeded: int
-    failed: int
 
 
 class QuarantineNote(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,15 @@ class SpreadProposal(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs start in that minute, also those of other schedules."""
     peak_after: int
     """How many runs would start in the fullest minute until the spread has passed."""
+    start: datetime
+    """The start of the first count of ``before`` and ``after``: 5 minutes before ``at``, or the start of the
+    forecast if that is later."""
+    before: tuple[int, ...]
+    """How many runs start in each minute from ``start`` until 5 minutes after the spread, also those of other
+    schedules; at most 71 minutes."""
+    after: tuple[int, ...]
+    """The same with the proposed spread. The fullest minute from ``at`` until the spread has passed has
+    ``peak_after`` runs."""
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,6 +46,9 @@ _OPENING = re.compile(r"""\\?["']""")
 _QUOTES = ("\\", '"', "'")
 # "auth:refresh" is more often a name than a secret, "password:hunter2" is not.
 _NEVER_A_NAME = re.compile(r"pass ?w|pwd|secret|key")
+# "queue secret-q: the runs wait" is a sentence. A password that begins so has more words, and only its first
+# word would be masked.
+_WORDS = re.compile(r"(?:the|its|it|no|an?|this|these|there)[ ](?=[A-Za-z])")
 # What services take as the password if the user is the token.
 _NO_PASSWORD = ("", "x-oauth-basic")
 
@@ -108,6 +111,8 @@ def _without_values(text: str) -> Iterator[str]:
         if between.isspace() and not key.startswith("-"):
             continue  # words, not a flag of a command
         if between == ":" and not any(map(_NEVER_A_NAME.search, _forms(key))):
+            continue
+        if between == ": " and _WORDS.match(text, found.end()):
             continue
         is_header = "cookie" in key.lower() and text[found.end() : found.end() + 1] not in _QUOTES
         value = (_REST_OF_LINE if is_header else _VALUE).match(text, found.end())

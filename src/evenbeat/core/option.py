@@ -11,6 +11,7 @@ import msgspec
 
 from evenbeat.core.checks import check_label, check_name, check_one_of, check_text, check_whole, read_priority
 from evenbeat.core.durations import read_duration, write_duration
+from evenbeat.core.rates import Rate, read_rate
 from evenbeat.errors import InvalidValue, shown
 
 OptionKind: TypeAlias = Literal[
@@ -26,6 +27,7 @@ OptionKind: TypeAlias = Literal[
     "url",
     "web_url",
     "flag",
+    "rate",
 ]
 
 
@@ -198,6 +200,10 @@ def _read_flag(option: Option, value: Any) -> bool:
     return value
 
 
+def _read_rate(option: Option, value: Any) -> Rate:
+    return read_rate(value, option.name)
+
+
 _READERS: dict[OptionKind, Callable[[Option, Any], Any]] = {
     "count": _read_count,
     "duration": _read_duration,
@@ -211,4 +217,5 @@ _READERS: dict[OptionKind, Callable[[Option, Any], Any]] = {
     "url": _read_text,
     "web_url": _read_web_url,
     "flag": _read_flag,
+    "rate": _read_rate,
 }

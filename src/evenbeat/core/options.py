@@ -80,6 +80,15 @@ EXECUTION: Options = _by_name(
         high=MOST_CRASHES,
         help="How many times at most a run is run again after its worker died.",
     ),
+    Option(
+        name="expires",
+        kind="duration",
+        default=_RUNS.expires,
+        low=1,
+        is_optional=True,
+        help="A run that waits longer than this after its planned start is cancelled instead of executed. "
+        "Retries count.",
+    ),
 )
 
 RUN: Options = {
@@ -139,6 +148,21 @@ SCHEDULE: Options = {
             low=1,
             high=MOST_CAUGHT_UP,
             help="Only for `catch_up` all and skip: at most this many missed ticks run, the newest ones.",
+        ),
+        Option(
+            name="catch_up_max_age",
+            kind="duration",
+            default=_MISSED.max_age,
+            low=1_000,
+            is_optional=True,
+            help="Only for `catch_up` latest and all: ticks that are later than this do not run.",
+        ),
+        Option(
+            name="catch_up_rate",
+            kind="rate",
+            default=_MISSED.rate,
+            is_optional=True,
+            help="Only for `catch_up` all and skip: missed ticks run no faster than this: `10/m`.",
         ),
         Option(
             name="overlap",
@@ -241,7 +265,7 @@ NODE: Options = _by_name(
         name="public_url",
         kind="web_url",
         is_optional=True,
-        help="The URL under which people reach the web app: alerts link to it.",
+        help="The URL under which people reach the dashboard: alerts link to it.",
     ),
     Option(
         name="allow_private_webhooks",

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.rates import Rate
 
 FORMAT = 1
 """The format of the rows that this version writes. It does not touch rows of a newer format."""
@@ -53,11 +54,16 @@ class CatchUp(msgspec.Struct, frozen=True, cache_hash=True):
     ``latest``: add one run for the latest tick, which counts how many it stands for. ``all``: add a run for
     each tick, oldest first, for at most ``limit`` ticks; record older ones as skipped. ``skip``: record ticks
     that are later than ``grace`` as skipped, and add runs for the others, for at most ``limit``.
+
+    ``max_age``, of latest and all: record ticks that are later than this as skipped. ``rate``, of all and
+    skip: ticks that are overdue together become runs no faster than this, oldest first.
     """
 
     kind: CatchUpKind = "latest"
     grace: int = 60_000
     limit: int = 100
+    max_age: int | None = None
+    rate: Rate | None = None
 
 
 class Execution(msgspec.Struct, frozen=True, cache_hash=True):
@@ -73,6 +79,8 @@ class Execution(msgspec.Struct, frozen=True, cache_hash=True):
     on_crash: OnCrash = "rerun"
     """What to do with a run whose worker died: run it again, at most ``max_crashes`` times, or fail it."""
     max_crashes: int = 3
+    expires: int | None = None
+    """A run that has not started so many ms after its planned start is cancelled instead."""
 
 
 class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +197,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The node that fired its tick."""
     trace: str | None = None
     """Who enqueued it: a W3C ``traceparent``, some 55 characters. None for ticks, and without tracing."""
+    cohort: str | None = None
+    """The group of runs that share the same limits, which claims give to it: see ``rules.limits``. None if no
+    claim has found a limit that applies to it."""
+    unique_key: str | None = None
+    """Of a unique run: no other run of its task and tenant with the same key is active."""
     earlier: str | None = None
     """The attempts before the present one, as JSON text: see ``json_text.with_attempt``."""
     settled: str | None = None

@@ -23,15 +23,18 @@ from evenbeat.core.records import (
 )
 
 Trend: TypeAlias = Literal["empty", "drains", "steady", "grows", "stands still"]
-WaitReason: TypeAlias = Literal["later", "retry", "unfit", "no_worker", "no_task", "no_queue", "busy", "next"]
+WaitReason: TypeAlias = Literal[
+    "later", "retry", "unfit", "no_worker", "no_task", "no_queue", "limited", "busy", "next"
+]
 """``later``: the run is not due yet. ``retry``: it failed and waits for its next attempt. ``unfit``: the code
 of a node did not fit its payload, and it waits for another node. ``no_worker``: no live node executes runs.
-``no_task``, ``no_queue``: no live node has its task, or none of those takes its queue. ``busy``: all slots of
-the nodes that could execute it are in use. ``next``: one of them takes it any moment."""
+``no_task``, ``no_queue``: no live node has its task, or none of those takes its queue. ``limited``: a limit
+does not admit it now. ``busy``: all slots of the nodes that could execute it are in use. ``next``: one of
+them takes it any moment."""
 
 
-class ScheduleWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """What may keep a schedule from running, though it was written."""
+class ChangeWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a change may have no effect, though it was made."""
 
     problem: str
     hint: str | None
@@ -46,6 +49,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     trigger: str
     """The trigger as text; ``parse_trigger`` turns it into a trigger."""
+    words: str
+    """The trigger in plain English; if it can't be read, the reason."""
     state: ScheduleState
     next_run: datetime | None
     """When the next tick fires, in the trigger's zone; None if there is none. While the schedule is paused:
@@ -61,6 +66,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     catch_up: CatchUpKind
     grace: timedelta
     catch_up_limit: int
+    catch_up_max_age: timedelta | None
+    catch_up_rate: str | None
     overlap: Overlap
     max_concurrent: int | None
     spread: timedelta
@@ -72,6 +79,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None
     on_crash: OnCrash
     max_crashes: int
+    expires: timedelta | None
     managed_by: str
     pause_note: str
     paused_until: datetime | None
@@ -85,6 +93,11 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """When one of its runs last ended."""
     is_waiting: bool
     """Whether a tick is due and waits for a run of this schedule to end (``overlap``, ``max_concurrent``)."""
+    catch_up_left: int
+    """How many missed ticks ``catch_up_rate`` held back when the schedule last fired; 0 if it is not catching
+    up."""
+    catch_up_at: datetime | None
+    """When the next of them fires; None if the schedule is not catching up."""
     last_error: str | None
     """Why a node could not fire the schedule; None once it fires again."""
     declared: bool
@@ -97,7 +110,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The number of changes of the definition."""
     created_at: datetime
     updated_at: datetime
-    warnings: tuple[ScheduleWarning, ...] = ()
+    warnings: tuple[ChangeWarning, ...] = ()
     """In the result of ``add``, ``declare`` and ``update``: the task is not known. Empty elsewhere."""
 
     @property
@@ -117,6 +130,19 @@ class ScheduleStats(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None
 
 
+class RecentRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the last runs of a schedule, in brief."""
+
+    id: str
+    state: RunState
+    scheduled_at: datetime
+    """When it was to start."""
+    duration: timedelta | None
+    """How long the attempt took that ended the run; None if no attempt did."""
+    lateness: timedelta | None
+    """How long after ``scheduled_at`` the run started; None if it has not started, or was retried."""
+
+
 class RunAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt of a run that has ended."""
 
@@ -127,6 +153,19 @@ class RunAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: AttemptOutcome
     """``succeeded``, ``failed``, ``cancelled``, ``lost`` (its worker died), ``handed back``."""
     error: str | None
+    refused_at: datetime | None = None
+    """When a late result of this attempt was refused: its worker had lost its lease. Only ``runs.get`` reads
+    it."""
+
+
+class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is, or was at its end, as it reported by ``run.progress(…)``."""
+
+    done: float | int
+    total: float | int | None
+    note: str
+    at: datetime
+    """When the store got the value: up to a second or two after the report."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +213,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta | None
     on_crash: OnCrash
     max_crashes: int
+    expires: timedelta | None
+    expires_at: datetime | None
+    """When it is cancelled if it has not started by then: ``expires`` after ``scheduled_at``."""
+    unique_key: str | None
+    """Of a unique run: its key, or ``payload`` with a digest of the payload."""
+    progress: RunProgress | None = None
+    """The last progress that the present attempt reported, or the one that ended the run; None if it reported
+    none. Only ``runs.get`` reads it."""
 
     @property
     def is_retrying(self) -> bool:
@@ -210,9 +257,12 @@ class RunWait(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: WaitReason
     until: datetime | None
-    """With ``later``, ``retry`` and ``unfit``: when the run is due."""
+    """With ``later``, ``retry`` and ``unfit``: when the run is due. With ``limited``: when the rate of the
+    limit admits the next run; None if a running one has to end first."""
     nodes: tuple[str, ...]
     """The live nodes that have its task and take its queue."""
+    limit: str | None = None
+    """With ``limited``: the name of the limit."""
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,6 +345,24 @@ class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):
     recorded_at: datetime
     run: str | None
     """The run that stands for these ticks, if they were coalesced."""
+
+
+class ResumePreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resume of a schedule would do now."""
+
+    missed: int
+    """How many ticks came due in the pause, and since its end if no node has noticed that end yet. More than
+    the other numbers together, if ticks have to wait for a node."""
+    coalesced: int
+    """How many of them a later run stands for."""
+    runs: int
+    """How many runs it adds at once: only if the end of the pause has passed already."""
+    skipped: int
+    """How many of them it records as skipped."""
+    next_run: datetime | None
+    """When the schedule fires next, in the trigger's zone; None if it has no tick to come."""
+    sentence: str
+    """All this for people."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from evenbeat.core.explanations import CountedFrom
@@ -87,20 +87,27 @@ def expected_ticks(schedule: ScheduleRecord, period: Period) -> list[Instant]:
     return list(trigger.between_ms(period.start, period.end))
 
 
-def tally(
+class TickOutcome(NamedTuple):
+    """What became of one tick."""
+
+    tick: Instant
+    record: RunRecord | Reason | None
+    """Its run, or why it has none; None if it left no record."""
+    is_pending: bool
+    """Whether it has not fired yet."""
+    is_doubled: bool
+
+
+def outcomes_of(
     schedule: ScheduleRecord,
     ticks: Sequence[Instant],
     runs: Mapping[Instant, Sequence[RunRecord]],
     ledger: Iterable[Skipped],
-) -> TickTally:
-    """Return what became of each of these ticks, by the runs and the rows of the ledger that cover them."""
+) -> Iterator[TickOutcome]:
+    """Yield what became of each of these ticks, by the runs and the rows of the ledger that cover them."""
     # Older rows are about the ticks of an earlier trigger.
     rows = [row for row in ledger if is_of_trigger(row, schedule)]
     recorded = _covered(own_trigger(schedule), ticks, rows)
-    outcomes: Counter[Outcome] = Counter()
-    states: Counter[RunState] = Counter()
-    unexplained: list[Instant] = []
-    doubled: list[Instant] = []
     for tick in ticks:
         # A user may move a tick to an instant that has a record: the newest generation counts.
         found: list[tuple[int, Reason | RunRecord]] = [
@@ -109,21 +116,39 @@ def tally(
         found += [(row.generation, row.reason) for row in recorded.get(tick, ())]
         newest = max((generation for generation, _ in found), default=0)
         if tick == schedule.next_tick and newest < schedule.generation:
-            outcomes["pending"] += 1
+            yield TickOutcome(tick, None, is_pending=True, is_doubled=False)
         elif not found:
-            if schedule.next_tick is not None and tick >= schedule.next_tick:
-                outcomes["pending"] += 1
-            else:
-                unexplained.append(tick)
+            is_pending = schedule.next_tick is not None and tick >= schedule.next_tick
+            yield TickOutcome(tick, None, is_pending, is_doubled=False)
         else:
             record = next(record for generation, record in found if generation == newest)
-            if isinstance(record, RunRecord):
-                outcomes["ran"] += 1
-                states[record.state] += 1
-            else:
-                outcomes[record] += 1
-            if any(number > 1 for number in Counter(generation for generation, _ in found).values()):
-                doubled.append(tick)
+            is_doubled = len({generation for generation, _ in found}) < len(found)
+            yield TickOutcome(tick, record, is_pending=False, is_doubled=is_doubled)
+
+
+def tally(
+    schedule: ScheduleRecord,
+    ticks: Sequence[Instant],
+    runs: Mapping[Instant, Sequence[RunRecord]],
+    ledger: Iterable[Skipped],
+) -> TickTally:
+    """Return what became of these ticks, added up."""
+    outcomes: Counter[Outcome] = Counter()
+    states: Counter[RunState] = Counter()
+    unexplained: list[Instant] = []
+    doubled: list[Instant] = []
+    for tick, record, is_pending, is_doubled in outcomes_of(schedule, ticks, runs, ledger):
+        if isinstance(record, RunRecord):
+            outcomes["ran"] += 1
+            states[record.state] += 1
+        elif record is not None:
+            outcomes[record] += 1
+        elif is_pending:
+            outcomes["pending"] += 1
+        else:
+            unexplained.append(tick)
+        if is_doubled:
+            doubled.append(tick)
     return TickTally(outcomes, states, tuple(unexplained), tuple(doubled))
 
 

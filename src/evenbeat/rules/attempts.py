@@ -7,7 +7,8 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.durations import write_duration
+from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.core.json_text import read_attempts, with_attempt
 from evenbeat.core.records import (
     FINAL_STATES,
@@ -28,6 +29,11 @@ from evenbeat.rules.firing import needs_active
 MOST_HAND_BACKS = 10
 _FIRST_WAIT, _LONGEST_WAIT = 1_000, 60_000
 
+# How stored texts begin or end, by which readers recognise them.
+NOT_RETRIED = "not retried: "
+AGAIN = "the task asked to run again"
+EXPIRED = "expired:"
+
 
 def heartbeat(run: RunRecord, lease: int, token: str) -> Transition:
     """Renew the lease of a run: it expires ``lease`` ms from now."""
@@ -41,11 +47,19 @@ def succeeded(
     return _final(run, "succeeded", now, token, result=result, adds=adds)
 
 
-def failed(run: RunRecord, error: str, now: Instant, token: str) -> Transition:
-    """End an attempt that raised or timed out: queue the run again by its retry policy, or fail it."""
+def failed(run: RunRecord, error: str, now: Instant, token: str, refusal: str | None = None) -> Transition:
+    """End an attempt that raised or timed out: queue the run again by its retry policy, or fail it.
+
+    ``refusal`` says why it must not be retried. The error of the run then ends with it.
+    """
     failures = run.failures + 1
     if run.cancel_requested:
         return cancelled(run, now, token)
+    if refusal is not None and failures <= run.execution.retries:
+        note = f"\n\n{NOT_RETRIED}{refusal}"
+        return _final(
+            run, "failed", now, token, error=error[: LONGEST_ERROR - len(note)] + note, failures=failures
+        )
     if failures > run.execution.retries:
         return _final(run, "failed", now, token, error=error, failures=failures)
     again = _queued(run, backoff(run, failures), now, token, "failed", error)
@@ -57,12 +71,44 @@ def unfit(run: RunRecord, error: str, now: Instant, token: str) -> Transition:
 
     The delay grows, and the number of times is bounded; then the attempt fails as one that raised.
     """
-    # Attempts that neither failed nor crashed were handed back, for this or another reason.
-    before = max(run.attempt - 1 - run.failures - run.crashes, 0)
+    before = sum(_is_unfit(attempt) for attempt in read_attempts(run.earlier))
     if run.cancel_requested or before >= MOST_HAND_BACKS:
         return failed(run, error, now, token)
     wait = min(_FIRST_WAIT << before, _LONGEST_WAIT)
     return replace(_queued(run, wait, now, token, "handed back", error), error=_storable(error))
+
+
+def again(run: RunRecord, delay: int, reason: str, now: Instant, token: str) -> Transition:
+    """Queue a run again whose task asked for it (``raise Retry``): no failure, and no error."""
+    if run.cancel_requested:
+        return cancelled(run, now, token)
+    why = f"{AGAIN} after {write_duration(delay)}" + (f": {reason}" if reason else "")
+    return _queued(run, delay, now, token, "handed back", why)
+
+
+def expires_at(run: RunRecord) -> Instant | None:
+    """Return when a run that has not started is worthless; None if it never is."""
+    return None if run.execution.expires is None else run.scheduled_at + run.execution.expires
+
+
+def is_expired(run: RunRecord, now: Instant) -> bool:
+    """Return whether a run that has not started by now must not be executed."""
+    return run.execution.expires is not None and now >= run.scheduled_at + run.execution.expires
+
+
+def expired(run: RunRecord, now: Instant, token: str) -> Transition:
+    """End a run as cancelled whose expiry has passed while it waited: it is not executed."""
+    expires = run.execution.expires or 0
+    # An instant that was edited by hand may lie outside the calendar.
+    until = write_instant(min(max(run.scheduled_at + expires, FIRST), LAST))
+    error = f"{EXPIRED} it had not started by {until}, {write_duration(expires)} after its planned start"
+    state: RunState = "queued" if run.state == "queued" else "running"
+    return _final(run, "cancelled", now, token, expect=(state,), error=error)
+
+
+def was_expired(run: RunRecord) -> bool:
+    """Return whether a run was cancelled because it had expired."""
+    return run.state == "cancelled" and run.error is not None and run.error.startswith(EXPIRED)
 
 
 def crashed(run: RunRecord, now: Instant, token: str, error: str | None = None) -> Transition:
@@ -146,7 +192,28 @@ def is_retrying(run: RunRecord) -> bool:
 def was_unfit(run: RunRecord) -> bool:
     """Return whether the latest attempt handed back the run because its payload did not fit the function."""
     ended = ended_attempts(run)
-    return bool(ended) and ended[-1].outcome == "handed back" and ended[-1].error is not None
+    return bool(ended) and _is_unfit(ended[-1])
+
+
+def asked_again(run: RunRecord) -> str | None:
+    """Return why the latest attempt asked to run again (``raise Retry``); None if it did not."""
+    ended = ended_attempts(run)
+    error = ended[-1].error if ended and ended[-1].outcome == "handed back" else None
+    return error if error is not None and error.startswith(AGAIN) else None
+
+
+def _is_unfit(attempt: AttemptRecord) -> bool:
+    """Return whether an attempt handed back its run because the payload did not fit."""
+    error = attempt.error
+    return attempt.outcome == "handed back" and error is not None and not error.startswith(AGAIN)
+
+
+def given_up(run: RunRecord) -> str | None:
+    """Return why a failed run was not retried, though it had retries left; None otherwise."""
+    if run.state != "failed" or run.error is None:
+        return None
+    _, found, why = run.error.rpartition(f"\n\n{NOT_RETRIED}")
+    return why if found else None
 
 
 def was_running(run: RunRecord, since: Instant | None, until: Instant | None) -> bool:
@@ -184,6 +251,13 @@ def ended_attempts(run: RunRecord) -> tuple[AttemptRecord, ...]:
     last = _final_attempt(run)
     earlier = read_attempts(run.earlier)
     return earlier if last is None else (*earlier, last)
+
+
+def may_have_lost_attempts(run: RunRecord) -> bool:
+    """Return whether a worker may have lost the lease of one of its attempts."""
+    # A retry by hand starts counting again, and a cancelled run whose lease ends is not counted as crashed.
+    lost = run.earlier is not None and any(ended.outcome == "lost" for ended in ended_attempts(run))
+    return run.crashes > 0 or run.cancel_requested or lost
 
 
 def _final_attempt(run: RunRecord) -> AttemptRecord | None:
@@ -259,7 +333,7 @@ def _counts(run: RunRecord, schedule: str, state: RunState, now: Instant, error:
         last_run=now,
         last_success=now if state == "succeeded" else None,
         last_failure=now if state == "failed" else None,
-        last_error=error,
+        last_error=error if state == "failed" else None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from evenbeat.core.durations import write_duration
 from evenbeat.core.json_text import encode, from_json, read_definition
+from evenbeat.core.rates import write_rate
 from evenbeat.core.records import ScheduleRecord
 
 # The fields that users give.
@@ -56,15 +57,20 @@ def options_of(schedule: ScheduleRecord) -> dict[str, Any]:
     return _options({name: getattr(schedule, name) for name in DEFINITION})
 
 
+_DURATIONS = ("spread", "grace", "catch_up_max_age", "backoff", "max_backoff", "timeout", "expires")
+
+
 def _options(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a definition as users give them: flat, JSON as values, durations as text."""
     execution, catch_up = fields["execution"], fields["catch_up"]
     flat = {**fields, **{name: getattr(execution, name) for name in execution.__struct_fields__}}
     flat |= {"catch_up": catch_up.kind, "grace": catch_up.grace, "catch_up_limit": catch_up.limit}
+    flat["catch_up_max_age"] = catch_up.max_age
+    flat["catch_up_rate"] = None if catch_up.rate is None else write_rate(catch_up.rate)
     flat["payload"] = from_json(fields["payload"])
     flat["tags"] = fields.get("tags", "").split()
     del flat["execution"]
-    for name in ("spread", "grace", "backoff", "max_backoff", "timeout"):
+    for name in _DURATIONS:
         if flat[name] is not None:
             flat[name] = write_duration(flat[name])
     return flat

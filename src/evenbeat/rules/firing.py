@@ -8,7 +8,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Reason, Record, RunRecord, RunState, ScheduleRecord, Skipped
+from evenbeat.core.rates import Rate
+from evenbeat.core.records import CatchUpKind, Reason, Record, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import UnknownZone
 from evenbeat.rules.ticks import spread_delay, tick_run_id, trigger_of
 from evenbeat.triggers import Trigger
@@ -26,6 +27,10 @@ CHANGED_LATELY = 60_000
 CHANGED_CHECK = 1_000
 # A schedule that this node can't plan now is deferred by this many ms: another node may be able to plan it.
 DEFERRED = 60_000
+# A fast catch-up rate fires the ticks of this many ms in one step, instead of one tick in each of many steps.
+RATE_STEP = 1_000
+# A last fire that is further in the future than this, in ms, is not another node's: the clock was set back.
+CLOCKS_APART = 60_000
 _LONGEST_REASON = 1_000
 # Errors of this machine, not of the row: no memory, no file descriptors, an unknown time zone.
 _MACHINE_ERRORS = (OSError, MemoryError, ImportError, UnknownZone)
@@ -119,15 +124,43 @@ def is_waiting(schedule: ScheduleRecord) -> bool:
     note)."""
     if schedule.state != "active" or schedule.wake_at is None or schedule.next_tick is None:
         return False
-    may_wait = needs_active(schedule) and schedule.overlap != "skip"
+    may_wait = needs_active(schedule) and schedule.overlap != "skip" and not _is_held_by_rate(schedule)
     return may_wait and schedule.wake_at > schedule.next_tick + spread_delay(schedule)
+
+
+class CatchingUp(NamedTuple):
+    """The overdue ticks of a schedule that its catch-up rate holds back."""
+
+    ticks_left: int
+    """How many ticks were overdue, and did not fire, when it last fired."""
+    next_at: Instant
+    """When the next of them may fire."""
+
+
+def catching_up(schedule: ScheduleRecord) -> CatchingUp | None:
+    """Return what the catch-up rate holds back; None if it holds back nothing."""
+    tick, fired = schedule.next_tick, schedule.last_fire
+    if not _is_held_by_rate(schedule) or tick is None or fired is None:
+        return None
+    trigger = trigger_of(schedule)
+    left = trigger.count_ms(tick + 1, fired - spread_delay(schedule) + 1) + 1
+    assert schedule.wake_at is not None
+    return CatchingUp(left, schedule.wake_at)
+
+
+def _is_held_by_rate(schedule: ScheduleRecord) -> bool:
+    rate = _rate(schedule)
+    if rate is None or schedule.state != "active" or schedule.next_tick is None or schedule.last_fire is None:
+        return False
+    was_overdue = schedule.next_tick + spread_delay(schedule) <= schedule.last_fire
+    return was_overdue and schedule.wake_at == schedule.last_fire + _rate_pause(rate)
 
 
 def may_be_stuck(schedule: ScheduleRecord) -> bool:
     """Return whether the schedule may be quarantined or deferred because it could not be planned."""
     if schedule.damage:
         return True
-    if schedule.state != "active" or schedule.next_tick is None:
+    if schedule.state != "active" or schedule.next_tick is None or _is_held_by_rate(schedule):
         return False
     return schedule.wake_at is None or schedule.wake_at > schedule.next_tick + spread_delay(schedule)
 
@@ -138,21 +171,90 @@ def _fire_due(schedule: ScheduleRecord, now: Instant, room: int) -> Planned:
     assert tick is not None
     trigger = trigger_of(schedule)
     due_until = now - spread_delay(schedule)
+    kind = _catch_up_kind(schedule)
+    max_age = schedule.catch_up.grace if kind == "skip" else schedule.catch_up.max_age
+    if max_age is not None and tick < due_until - max_age:
+        return _fire_rest(schedule, now, trigger, due_until - max_age, room)
+    return _fire_by(schedule, now, trigger, kind, room)
+
+
+def _fire_by(
+    schedule: ScheduleRecord, now: Instant, trigger: Trigger, kind: CatchUpKind, room: int
+) -> Planned:
+    """Fire the due ticks, none of which is too late to run."""
+    tick = schedule.next_tick
+    assert tick is not None
+    due_until = now - spread_delay(schedule)
+    rate = _rate(schedule)
+    if rate is not None:
+        opens = _opens_at(schedule, rate, now)
+        if opens > now:
+            return Planned(replace(schedule, wake_at=opens))
+        room = min(room, _rate_batch(rate))
     following = trigger.next_ms(tick)
-    kind = schedule.catch_up.kind
-    # The overlap policy overrides catch_up: "queue" keeps one waiting tick, "queue_all" keeps each.
-    if schedule.overlap == "queue":
-        kind = "latest"
-    elif schedule.overlap == "queue_all":
-        kind = "all"
-    if kind == "skip":
-        return _fire_on_time(schedule, now, trigger, due_until, room)
     if following is None or following > due_until:
         # One tick is due: the usual case.
         return _advanced(schedule, now, following, (_tick_run(schedule, tick, now),))
     if kind == "latest":
         return _fire_latest(schedule, now, trigger, due_until)
     return _fire_newest(schedule, now, trigger, tick, due_until, room)
+
+
+def _fire_rest(
+    schedule: ScheduleRecord, now: Instant, trigger: Trigger, earliest: Instant, room: int
+) -> Planned:
+    """Record the due ticks before ``earliest`` as late, and fire the others."""
+    first = schedule.next_tick
+    assert first is not None
+    last = trigger.prev_ms(earliest)
+    last = first if last is None else max(first, last)
+    late = skipped_ticks(schedule, first, last, trigger.count_ms(first + 1, last + 1) + 1, "late", now)
+    following = trigger.next_ms(last)
+    skipped = _advanced(schedule, now, following, (), (late,))
+    if following is None or following > now - spread_delay(schedule):
+        return skipped
+    rest = _fire_by(
+        replace(schedule, next_tick=following, moved=None), now, trigger, _catch_up_kind(schedule), room
+    )
+    if not rest.runs:  # held by the catch-up rate
+        return skipped._replace(schedule=replace(skipped.schedule, wake_at=rest.schedule.wake_at))
+    return rest._replace(skipped=(late, *rest.skipped))
+
+
+def _catch_up_kind(schedule: ScheduleRecord) -> CatchUpKind:
+    """Return the catch-up policy in force: "queue" keeps one waiting tick, "queue_all" keeps each."""
+    if schedule.overlap == "queue":
+        return "latest"
+    return "all" if schedule.overlap == "queue_all" else schedule.catch_up.kind
+
+
+def _rate(schedule: ScheduleRecord) -> Rate | None:
+    """Return the catch-up rate, if the policy in force can fire more than one tick."""
+    rate = schedule.catch_up.rate
+    return None if rate is None or _catch_up_kind(schedule) == "latest" else rate
+
+
+def _rate_batch(rate: Rate) -> int:
+    """Return how many overdue ticks fire in one step: what the rate allows in RATE_STEP, or one."""
+    return max(1, min(TICKS_A_STEP, rate.count * RATE_STEP // rate.period))
+
+
+def _rate_pause(rate: Rate) -> int:
+    """Return how long a step that fired overdue ticks holds back those that are left."""
+    return -(-_rate_batch(rate) * rate.period // rate.count)
+
+
+def _opens_at(schedule: ScheduleRecord, rate: Rate, now: Instant) -> Instant:
+    """Return when the catch-up rate lets the next tick fire.
+
+    It holds back only ticks that were overdue at the last fire, so that a tick that is on time never waits.
+    A clock that was set back must not stop a schedule: a last fire far in the future counts for nothing.
+    """
+    tick, fired = schedule.next_tick, schedule.last_fire
+    assert tick is not None
+    if fired is None or fired > now + CLOCKS_APART or tick + spread_delay(schedule) > fired:
+        return now
+    return max(now, fired + _rate_pause(rate))
 
 
 def _fire_latest(schedule: ScheduleRecord, now: Instant, trigger: Trigger, due_until: Instant) -> Planned:
@@ -187,24 +289,6 @@ def _fire_newest(
     )
     planned = _fire_each(schedule, now, trigger, start, due_until, room)
     return planned._replace(skipped=(dropped, *planned.skipped))
-
-
-def _fire_on_time(
-    schedule: ScheduleRecord, now: Instant, trigger: Trigger, due_until: Instant, room: int
-) -> Planned:
-    """Fire the due ticks that are within ``grace``, and record the earlier ones as late."""
-    first, _ = _due(schedule, trigger, due_until)
-    earliest = due_until - schedule.catch_up.grace
-    if first >= earliest:
-        return _fire_newest(schedule, now, trigger, first, due_until, room)
-    last = trigger.prev_ms(earliest)
-    last = first if last is None else max(first, last)
-    late = skipped_ticks(schedule, first, last, trigger.count_ms(first + 1, last + 1) + 1, "late", now)
-    following = trigger.next_ms(last)
-    if following is None or following > due_until:
-        return _advanced(schedule, now, following, (), (late,))
-    planned = _fire_newest(schedule, now, trigger, following, due_until, room)
-    return planned._replace(skipped=(late, *planned.skipped))
 
 
 def _fire_each(
@@ -284,8 +368,10 @@ def _advanced(
             fire_seq=schedule.fire_seq + 1,
         )
     else:
-        # The next step continues a backlog at once.
+        # The next step continues a backlog at once, or when the catch-up rate allows.
         wake_at = max(tick + spread_delay(schedule), now)
+        if runs and wake_at == now and (rate := _rate(schedule)) is not None:
+            wake_at += _rate_pause(rate)
         kept = schedule.moved if tick == schedule.next_tick else None
         moved = replace(
             schedule,

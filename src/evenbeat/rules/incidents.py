@@ -222,7 +222,7 @@ def _reason(incident: StoredIncident, signal: Signal) -> str:
     ticks = "a tick was" if signal.count == 1 else f"{signal.count:,} ticks were"
     if signal.reason == "limit":
         return f"{ticks} skipped: more were missed than the catch-up limit"
-    return f"{ticks} skipped: found later than the grace allows"
+    return f"{ticks} skipped: found later than the catch-up policy allows"
 
 
 def _announced(incident: StoredIncident, rule: Rule, muted_by: str | None, at: Instant) -> StoredIncident:

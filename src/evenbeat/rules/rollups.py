@@ -86,6 +86,14 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     late_us: int = 0
 
 
+class BriefCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Some of the stored counts, for readers of many names: the histograms take most of the time to read."""
+
+    fired: int = 0
+    failed: int = 0
+    skipped: dict[str, int] = {}
+
+
 class TenantCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The figures of a tenant in one record."""
 
@@ -112,6 +120,7 @@ _NAMED = dict[str, Counts]
 # msgspec inspects types when it first reads one, and is not safe if threads do so at once: see core.records.
 _read_rollup = msgspec.json.Decoder(Rollup)
 _read_named = msgspec.json.Decoder(_NAMED)
+_read_brief = msgspec.json.Decoder(dict[str, BriefCounts])
 
 
 # -- keys and periods ----------------------------------------------------------------------------------------
@@ -217,6 +226,14 @@ def read_named(raw: msgspec.Raw) -> dict[str, Counts]:
     """Return the counts of schedules or tasks by name; nothing if they can't be read."""
     try:
         return _read_named.decode(raw)
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}
+
+
+def read_brief(raw: msgspec.Raw) -> dict[str, BriefCounts]:
+    """Return some counts of schedules or tasks by name; nothing if they can't be read."""
+    try:
+        return _read_brief.decode(raw)
     except (msgspec.MsgspecError, UnicodeError):
         return {}
 

@@ -9,6 +9,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.core.results import WaitReason
 from evenbeat.rules.attempts import is_retrying, was_unfit
+from evenbeat.rules.limits import Limit
 
 Lack: TypeAlias = Literal["no_worker", "no_task", "no_queue"]
 """Why no node can take a run."""
@@ -29,14 +30,29 @@ class Taker(NamedTuple):
         return self.worker and (self.tasks is None or task in self.tasks)
 
 
+class Hold(NamedTuple):
+    """A limit that does not admit a run now."""
+
+    limit: Limit
+    partition: str
+    """The name of the partition that is full: that of the limit, or with a value of its key."""
+    running: int
+    """How many runs of the partition are running."""
+    opens: Instant | None
+    """When the rate admits the next run; None if a running one has to end first."""
+
+
 class Waiting(NamedTuple):
     """Why a run waits."""
 
     reason: WaitReason
     until: Instant | None = None
-    """When the run is due, for ``later``, ``retry`` and ``unfit``."""
+    """When the run is due, for ``later``, ``retry`` and ``unfit``; when a rate admits the next run, for
+    ``limited``."""
     nodes: tuple[str, ...] = ()
     """The live nodes that could take the run."""
+    hold: Hold | None = None
+    """The limit, for ``limited``."""
 
 
 def takers(run: RunRecord, nodes: Iterable[Taker]) -> tuple[str, ...]:
@@ -44,8 +60,11 @@ def takers(run: RunRecord, nodes: Iterable[Taker]) -> tuple[str, ...]:
     return tuple(node.node for node in nodes if node.has(run.task) and run.queue in node.queues)
 
 
-def why_waiting(run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: frozenset[str]) -> Waiting | None:
-    """Return why the run waits; None if it does not. ``busy`` are nodes without a free slot for it.
+def why_waiting(
+    run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: frozenset[str], hold: Hold | None = None
+) -> Waiting | None:
+    """Return why the run waits; None if it does not. ``busy`` are nodes without a free slot for it, ``hold``
+    is a limit that does not admit it.
 
     For a run that is not due this is the reason, even if no node could take it.
     """
@@ -56,6 +75,8 @@ def why_waiting(run: RunRecord, now: Instant, nodes: Iterable[Taker], busy: froz
     if run.run_at > now:
         reason: WaitReason = "unfit" if was_unfit(run) else "retry" if is_retrying(run) else "later"
         return Waiting(reason, run.run_at, able)
+    if able and hold is not None:
+        return Waiting("limited", hold.opens, able, hold)
     if able:
         return Waiting("busy" if busy.issuperset(able) else "next", None, able)
     return Waiting(why_no_taker(run.task, nodes))

@@ -11,7 +11,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules.accounts import trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place
-from evenbeat.rules.firing import is_waiting
+from evenbeat.rules.firing import catching_up, is_waiting
 from evenbeat.rules.ticks import spread_delay
 from evenbeat.rules.waiting import Waiting
 
@@ -272,6 +272,9 @@ def _is_due(facts: TickFacts) -> Finding | None:
         return Finding("quarantined")
     if facts.deferred is not None:
         return Finding("deferred")
+    held = catching_up(schedule)
+    if held is not None and (facts.tickers or held.next_at > facts.now):
+        return Finding("catching_up")
     if _is_held_up(facts) and (is_waiting(schedule) or facts.tickers):
         return Finding("waits_for_run", facts.active[-1])
     if not facts.tickers:

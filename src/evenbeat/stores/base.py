@@ -24,48 +24,65 @@ request. Driver errors never reach the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import (
-    ACTIVE_STATES,
     LogChunk,
     Record,
     RunRecord,
     RunState,
     ScheduleRecord,
-    ScheduleState,
     Skipped,
     Statistics,
     Transition,
     Version,
 )
-from evenbeat.errors import InvalidValue, shown
-from evenbeat.rules.attempts import is_retrying, was_running
 from evenbeat.rules.firing import Active, Planned
+from evenbeat.stores.queries import (
+    EVERYTHING,
+    LARGE_FIELDS,
+    LEFT_OUT,
+    VALUES,
+    EndedRuns,
+    LargeField,
+    Page,
+    RunQuery,
+    ScheduleQuery,
+    check_limit,
+)
 
-T = TypeVar("T")
-
-LargeField: TypeAlias = Literal["payload", "result", "error"]
-"""The fields of a run that may be large: a payload or a result has up to a megabyte or more."""
-LARGE_FIELDS: tuple[LargeField, ...] = get_args(LargeField)
-VALUES: tuple[LargeField, ...] = ("payload", "result")
-LEFT_OUT: dict[LargeField, str | None] = {"payload": "null", "result": None, "error": None}
-"""The value of each large field in a run that was read without it."""
+__all__ = [
+    "EVERYTHING",
+    "LARGE_FIELDS",
+    "LEFT_OUT",
+    "VALUES",
+    "ActiveCounts",
+    "Claim",
+    "Claimed",
+    "EndedRuns",
+    "Fired",
+    "LargeField",
+    "Lost",
+    "Page",
+    "PlanFunction",
+    "Purged",
+    "QueueCounts",
+    "RunQuery",
+    "ScheduleQuery",
+    "Schema",
+    "Setting",
+    "Store",
+    "TenantCounts",
+    "Write",
+    "Written",
+    "check_limit",
+]
 
 PlanFunction: TypeAlias = Callable[[ScheduleRecord, Instant, tuple[Active, ...]], Planned]
-
-
-def check_limit(limit: int) -> int:
-    """Refuse a negative limit: databases read it as "all", as an error or as another number."""
-    if not isinstance(limit, int):
-        raise InvalidValue(f"limit {shown(limit)} is not a whole number", field="limit", value=limit)
-    if limit < 0:
-        raise InvalidValue(f"limit {limit} is negative", field="limit", value=limit, hint="give 0 or more")
-    return limit
 
 
 class Write(NamedTuple):
@@ -110,6 +127,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     tasks: frozenset[str] | None = None
     """Only runs of these tasks; None for runs of any task."""
     queues: tuple[str, ...] = ("default",)
+    turn: str = ""
+    """The tenant that this worker served last: the others come first."""
 
     def __post_init__(self) -> None:
         check_limit(self.limit)
@@ -123,7 +142,8 @@ class Claimed(NamedTuple):
     """The earliest ``run_at`` of queued runs that this claim (its queues and tasks) could take later.
 
     None if there are none; in the past if more runs are due than the limit allowed. It may be too early,
-    never too late: a worker sleeps until then. Rows of a newer format do not count.
+    never too late: a worker sleeps until then. Rows of a newer format do not count. A run that waits for
+    its rate counts with the time when the rate admits it; one that waits until others end does not count.
     """
 
 
@@ -135,110 +155,13 @@ class Lost(NamedTuple):
     """The current earliest end of any other lease; in the past if the limit left some runs out."""
 
 
-class Page(NamedTuple, Generic[T]):
-    """A part of the result, in order. ``cursor`` continues after it; None at the end."""
+class Purged(NamedTuple):
+    """The result of a purge."""
 
-    items: tuple[T, ...]
-    cursor: str | None
-
-
-class ScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A search for schedules, in the order (tenant, name). Finds deleted ones only if ``states`` names
-    them."""
-
-    tenant: str | None = None
-    name: str | None = None
-    keys: tuple[tuple[str, str], ...] | None = None
-    """Only these schedules, by (tenant, name)."""
-    states: tuple[ScheduleState, ...] = ("active", "paused", "finished")
-    task: str | None = None
-    changed_since: Instant | None = None
-    """Only schedules whose definition or pause changed at or after this instant. Firing does not count."""
-    wakes_before: Instant | None = None
-    """Only schedules with a wake-up before this instant: late ones, if the instant is past. Reads these
-    alone, however many schedules there are."""
-    limit: int = 100
-    cursor: str | None = None
-
-    def __post_init__(self) -> None:
-        check_limit(self.limit)
-
-    @property
-    def unwanted(self) -> list[str]:
-        """The states that do not match. The state of a damaged row is none of them, so a search finds the
-        row."""
-        return [state for state in get_args(ScheduleState) if state not in self.states]
-
-
-# A node's estimate of the store's clock sets created_at; the clock itself sets started_at.
-_CLOCKS_APART = 60_000
-
-
-class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A search for runs, the newest first (created_at, then id)."""
-
-    ids: tuple[str, ...] | None = None
-    tenant: str | None = None
-    schedule: str | None = None
-    task: str | None = None
-    queue: str | None = None
-    states: tuple[RunState, ...] | None = None
-    worker: str | None = None
-    """Only runs that this worker holds, and ended runs that it was the last to hold."""
-    cancel_requested: bool | None = None
-    retrying: bool = False
-    """Only queued runs that have failed before."""
-    since: Instant | None = None
-    """Only runs that were running, or ended, at or after this instant, as ``was_running`` says."""
-    until: Instant | None = None
-    """Only runs that were running, or ended, before this instant."""
-    created_since: Instant | None = None
-    """Only runs that were created at or after this instant. Reads no earlier ones."""
-    finished_since: Instant | None = None
-    """Only runs that ended at or after this instant. Reads these alone, however long the history is."""
-    without: tuple[LargeField, ...] = ()
-    """Large fields that the caller does not need. The database does not send them, and the runs have the
-    values of LEFT_OUT instead. Never write such a run to the store."""
-    limit: int = 100
-    cursor: str | None = None
-
-    def __post_init__(self) -> None:
-        check_limit(self.limit)
-
-    @property
-    def created_by(self) -> Instant | None:
-        """The upper bound of ``created_at`` for ``until``: a run that was created later was not running
-        before ``until``."""
-        return None if self.until is None else self.until + _CLOCKS_APART
-
-    @property
-    def is_about_active_runs_of_a_schedule(self) -> bool:
-        """Whether only active runs of one schedule match. These are few, however long the history is."""
-        is_one = self.tenant is not None and self.schedule is not None
-        return is_one and bool(self.states) and ACTIVE_STATES.issuperset(self.states or ())
-
-    def asks_for(self, states: Iterable[str]) -> bool:
-        """Whether runs in any of these states may match."""
-        return self.states is None or not frozenset(states).isdisjoint(self.states)
-
-    def matches(self, run: RunRecord) -> bool:
-        """Whether a run matches, for stores without an index for the query. Does not compare ids."""
-        return (
-            (self.tenant is None or run.tenant == self.tenant)
-            and (self.schedule is None or run.schedule == self.schedule)
-            and (self.task is None or run.task == self.task)
-            and (self.queue is None or run.queue == self.queue)
-            and (self.states is None or run.state in self.states)
-            and (self.worker is None or run.worker == self.worker)
-            and (self.cancel_requested is None or run.cancel_requested == self.cancel_requested)
-            and (not self.retrying or is_retrying(run))
-            and ((self.since is None and self.until is None) or was_running(run, self.since, self.until))
-            and (self.created_since is None or run.created_at >= self.created_since)
-            and (
-                self.finished_since is None
-                or (run.finished_at is not None and run.finished_at >= self.finished_since)
-            )
-        )
+    deleted: int
+    """How many rows."""
+    until: Instant
+    """No selected row from before this instant is left. ``finished_before`` itself: the purge is complete."""
 
 
 class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,6 +181,31 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Runs in any state that became due in the given period."""
     ended: int = 0
     """Runs that ended in the given period."""
+
+
+class ActiveCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the active runs that have the same tenant, queue, priority, task and cohort."""
+
+    tenant: str
+    queue: str
+    priority: int
+    task: str
+    cohort: str | None
+    due: int = 0
+    """Queued runs with ``run_at`` at or before ``now``: limits are not considered."""
+    later: int = 0
+    running: int = 0
+    oldest_due: Instant | None = None
+    """When the longest waiting of the due runs became due."""
+
+
+class TenantCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of the schedules of a tenant, without deleted ones."""
+
+    tenant: str
+    schedules: int = 0
+    active: int = 0
+    paused: int = 0
 
 
 class Schema(NamedTuple):
@@ -350,10 +298,21 @@ class Store(Protocol):
         """
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        """Claim due runs: by priority, then by ``run_at``, then by id.
+        """Claim due runs: by priority; within a priority the tenants in turn, beginning with the one after
+        ``claim.turn``; the runs of a tenant by ``run_at``, then by id.
 
-        Each gets the state running, the next attempt number, the worker and a lease of ``lease`` ms by
+        If more tenants have due runs than ``claim.limit``, only the first ones in turn get one each.
+        Otherwise each of them gets one before any gets two. How the claim divides the rest is up to the
+        store; it takes as many runs as ``limit`` allows.
+
+        Each run gets the state running, the next attempt number, the worker and a lease of ``lease`` ms by
         the store's own clock, whatever ``claim.now`` is.
+
+        The claim obeys the limits in the records of kind ``limit`` (see ``rules.limits``), in the same atomic
+        step: at no moment are more runs of a limit running than it allows, whatever their leases are, and no
+        more are started than its rate allows by the store's own clock. It passes over runs that have to
+        wait. Of several limits that concern a run, all hold. A limit that is set or removed holds for the
+        next claim. With no such record and no run in a cohort, a claim costs nothing more.
         """
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
@@ -366,8 +325,9 @@ class Store(Protocol):
         In the same step, and only once, the store adds the transition's runs and records, counts its
         statistics and wakes its schedule. It wakes the schedule named by ``wakes`` if ``waits`` is true for
         the current row: it sets the wake-up to the next tick. It calls ``hint`` itself, since the caller does
-        not know whether a schedule was woken. If a node fires that schedule at the same time, the node sees
-        that the run has ended, or it writes the row before the store wakes it.
+        not know whether a schedule was woken. It also calls ``hint`` if a run that a limit counts has stopped
+        running: another run may start. If a node fires that schedule at the same time, the node sees that
+        the run has ended, or it writes the row before the store wakes it.
         """
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
@@ -393,6 +353,20 @@ class Store(Protocol):
         come from slightly different moments.
         """
 
+    def count_active(self, now: Instant) -> list[ActiveCounts]:
+        """Count the queued and running runs of each group, in no order. Reads active runs alone.
+
+        While runs change, the counts may come from slightly different moments.
+        """
+
+    def count_tenants(self, tenant: str | None = None) -> list[TenantCounts]:
+        """Return the tenants that have schedules or ended runs, by name, with counts of their schedules; with
+        ``tenant``, that one alone.
+
+        A tenant that has only deleted schedules is not one of them. Reads the schedules, and of the history
+        one entry of an index for each tenant.
+        """
+
     def find_skipped(
         self,
         tenant: str,
@@ -411,11 +385,35 @@ class Store(Protocol):
         """Read the statistics of schedules, by (tenant, name), in this order; zeros where there are none
         yet."""
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
-        """Delete up to ``limit`` old rows: runs that ended before that instant, with their logs, ledger rows
-        that were recorded before it and records that expired before it.
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        """Delete up to ``limit`` old rows, the oldest first: the ended runs that ``runs`` selects and that
+        ended before that instant, with their logs. If ``runs`` says so, also ledger rows that were recorded
+        before it, and records that have expired by the clock of the store.
 
-        Return how many rows it deleted; 0 if there are no more.
+        A store may return early, before it has deleted ``limit`` rows: ``until`` says how far it got.
+        """
+
+    def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
+        """Return when the run at this position ended, counted from 1, the run that ended last, among the runs
+        of a tenant (None: of all) in these final states; None if there are fewer.
+
+        Reads as many entries of an index as ``position`` says, whatever else the history has. Only with
+        states and without a tenant, it may read entries of other states, too.
+        """
+
+    def check_indexes(self, limit: int, *, mend: bool) -> list[str]:
+        """Compare indexes that the store itself keeps with the rows; return what differs, as "index: words",
+        at most ``limit`` of it, and ``mend`` these entries.
+
+        Databases that keep their indexes themselves have none such, and return nothing.
+        """
+
+    def purge_tenant(self, tenant: str, kinds: Sequence[str], limit: int) -> int:
+        """Delete up to ``limit`` rows of a tenant: of the ledger, of the statistics, and records of these
+        kinds, expired or not. Runs and schedules stay.
+
+        Return how many rows it deleted; 0 if there are no more. It may leave a row that another call is
+        writing: repeat it.
         """
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:

@@ -45,6 +45,11 @@ class RunStatus(NamedTuple):
     attempt: int
     settled: str | None
     lease_until: Instant | None
+    cohort: str | None = None
+
+
+def status_of(run: RunRecord) -> RunStatus:
+    return RunStatus(run.state, run.attempt, run.settled, run.lease_until, run.cohort)
 
 
 def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["apply", "repeat", "refuse"]:
@@ -139,6 +144,13 @@ class Settlement(NamedTuple):
     records: list[Record]
     counts: dict[tuple[str, str], Statistics]
     wakes: dict[tuple[str, str], None]
+    frees: bool = False
+    """Whether a run that a limit counts has stopped running. Then another run may start."""
+
+
+def frees_slot(run: RunStatus, transition: Transition) -> bool:
+    """Return whether a transition that applies to the run frees a slot of a limit."""
+    return run.cohort is not None and run.state == "running" and transition.state not in (UNSET, "running")
 
 
 def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
@@ -162,6 +174,7 @@ def settlement(
     ``statuses`` has the status of each run that exists. This function changes the dictionary.
     """
     done = Settlement([], {}, [], [], {}, {})
+    frees = False
     targets = {transition.run for transition in transitions}
     for transition in transitions:
         if transition.run not in statuses:
@@ -174,6 +187,7 @@ def settlement(
         done.answers.append(decision != "refuse")
         if decision != "apply":
             continue
+        frees = frees or frees_slot(run_now, transition)
         fields = changes(transition, now)
         if len(targets) < len(transitions):
             # Two transitions of one run become one update, in which the later one overrides the earlier.
@@ -183,7 +197,7 @@ def settlement(
         for run in transition.adds:
             done.adds.append(run)
             if run.id in targets:
-                statuses.setdefault(run.id, RunStatus(run.state, run.attempt, run.settled, run.lease_until))
+                statuses.setdefault(run.id, status_of(run))
         done.records.extend(transition.records)
         if (more := transition.counts) is not None:
             key = (more.tenant, more.schedule)
@@ -191,7 +205,7 @@ def settlement(
             done.counts[key] = more if before is None else added(before, more)
         if transition.wakes is not None:
             done.wakes[transition.wakes] = None
-    return done
+    return done._replace(frees=True) if frees else done
 
 
 def _after(run: RunStatus, fields: dict[str, Any]) -> RunStatus:
@@ -200,4 +214,5 @@ def _after(run: RunStatus, fields: dict[str, Any]) -> RunStatus:
         fields.get("attempt", run.attempt),
         fields.get("settled", run.settled),
         fields.get("lease_until", run.lease_until),
+        run.cohort,
     )

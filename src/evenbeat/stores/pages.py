@@ -90,12 +90,6 @@ def fetch_run_page(query: RunQuery, fetch: Fetch) -> Page[RunRecord]:
     return run_page(found, query.limit)
 
 
-def cursor_after_tenant(tenant: str) -> str:
-    """Return the cursor of a search for schedules that goes on with the next tenant."""
-    # It sorts before all characters that names of tenants have, and behind the space of members in Redis.
-    return write_position((f"{tenant}!", ""))
-
-
 def read_schedule_cursor(cursor: str | None) -> tuple[str, str] | None:
     return None if cursor is None else read_position(cursor, tuple[str, str])
 

@@ -1,4 +1,5 @@
-"""Counts of queues. Stores count queued, running and ended runs apart; here they are added up."""
+"""Counts of queues, of active runs and of tenants. Stores count queued, running and ended runs apart; here
+they are added up."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
-from evenbeat.stores.base import QueueCounts
+from evenbeat.stores.base import ActiveCounts, QueueCounts, TenantCounts
 
 
 def of_run(run: RunRecord, now: Instant, since: Instant) -> QueueCounts | None:
@@ -50,3 +51,51 @@ def _sum(one: QueueCounts, other: QueueCounts) -> QueueCounts:
         came_due=one.came_due + other.came_due,
         ended=one.ended + other.ended,
     )
+
+
+def active_counts(runs: Iterable[RunRecord], now: Instant) -> list[ActiveCounts]:
+    """Count active runs by tenant, queue, priority, task and cohort."""
+    found: dict[tuple[str, str, int, str, str | None], list[RunRecord]] = {}
+    for run in runs:
+        found.setdefault((run.tenant, run.queue, run.priority, run.task, run.cohort), []).append(run)
+    counts = []
+    for (tenant, queue, priority, task, cohort), group in found.items():
+        due = [run.run_at for run in group if run.state == "queued" and run.run_at <= now]
+        running = sum(run.state == "running" for run in group)
+        counts.append(
+            ActiveCounts(
+                tenant=tenant,
+                queue=queue,
+                priority=priority,
+                task=task,
+                cohort=cohort,
+                due=len(due),
+                later=len(group) - len(due) - running,
+                running=running,
+                oldest_due=min(due, default=None),
+            )
+        )
+    return counts
+
+
+def tenant_counts(parts: Iterable[tuple[str, str | None]]) -> list[TenantCounts]:
+    """Count the schedules of each tenant by state, in the order of names. A state of None counts none."""
+    found: dict[str, list[str | None]] = {}
+    for tenant, state in parts:
+        found.setdefault(tenant, []).append(state)
+    return [
+        TenantCounts(
+            tenant=tenant,
+            schedules=len(states) - states.count(None),
+            active=states.count("active"),
+            paused=states.count("paused"),
+        )
+        for tenant, states in sorted(found.items())
+    ]
+
+
+def with_tenants(counts: Iterable[TenantCounts], others: Iterable[str]) -> list[TenantCounts]:
+    """Add tenants that have no schedules, in the order of names."""
+    found = {each: TenantCounts(tenant=each) for each in others}
+    found |= {each.tenant: each for each in counts}
+    return [found[tenant] for tenant in sorted(found)]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from evenbeat.alerts.service import AlertService
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.scheduler import Scheduler
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.instants import Instant, Moment, from_ms, read_instant, read_moment, write_instant
@@ -92,6 +92,7 @@ class VirtualScheduler:
         self.audit = app.audit
         self.alerts = app.alerts
         self.tokens = app.tokens
+        self.limits = app.limits
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues
@@ -102,10 +103,17 @@ class VirtualScheduler:
         self.nodes = app.nodes
         self.tenants = app.tenants
         self.quarantine = app.quarantine
+        self.retention = app.retention
+        self.repair = app.repair
+        self.attention = app.attention
+        self.timeline = app.timeline
+        self.timeline_of = app.timeline_of
         self.metrics = app.metrics
         self.lock = app.lock
         self.events = app.events
         self.on_event = app.on_event
+        self.before = app.before
+        self.after = app.after
         self.on_error = app.on_error
         self.on_idle = app.on_idle
         self._store = store

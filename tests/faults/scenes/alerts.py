@@ -32,7 +32,7 @@ def alerts(ground: Ground, faults: int) -> Outcome:
     died = rounds = 0
     with receiver() as server, opened(ground.url) as store, fleet(ground.url, ground.folder) as nodes:
         put_rule(store, "failed", url=server.url)
-        for _ in range(NODES):
+        for _ in range(3 if faults <= _FEW else NODES):
             nodes.start("--armed", str(armed), module="tests.faults.watcher")
         nodes.await_ready()
         failpoints = _failpoints(faults)

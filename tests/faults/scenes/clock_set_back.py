@@ -17,7 +17,7 @@ from evenbeat.stores.base import Write
 from tests import servers
 from tests.faults.fleet import Fleet, fleet, opened, prepare, wait_until
 from tests.faults.mongo_clock import MongoClock
-from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, faketime, next_completion
+from tests.faults.scene import Ground, Outcome, Scene, end, faketime, next_completion
 from tests.isolation import own_place
 
 HOUR_MS = 3_600_000
@@ -47,6 +47,8 @@ def with_a_clock(store: str, folder: Path) -> Iterator[Ground]:
         else:
             server.environment = _faked(bare)
             server.start()
+            if isinstance(server, servers.Valkey):
+                stack.callback(server.kill)  # under libfaketime it does not notice a signal for many seconds
         yield Ground(stack.enter_context(own_place(server.url_at(port))), folder, server)
 
 
@@ -68,7 +70,7 @@ def _faked(ground: Ground) -> dict[str, str]:
 
 def set_back(ground: Ground, faults: int) -> Outcome:
     """Back by an hour and forward again, then back by three seconds, which the clock catches up on."""
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     longest = 0.0
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(3):

@@ -8,24 +8,13 @@ import time
 
 from evenbeat.core.records import Execution, RunRecord
 from tests.faults.fleet import check, fleet, opened, prepare, wait_until
-from tests.faults.scene import (
-    LEASE_MS,
-    SCHEDULES,
-    Ground,
-    Mutant,
-    Outcome,
-    Scene,
-    caught,
-    completions,
-    end,
-    held,
-)
+from tests.faults.scene import LEASE_MS, Ground, Mutant, Outcome, Scene, caught, completions, end, held
 
 
 def kills(ground: Ground, faults: int) -> Outcome:
     """Five nodes, killed and frozen at random: every fourth is frozen past its lease, and thawed."""
     chance = random.Random(7)
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(5):
             nodes.start()
@@ -44,9 +33,12 @@ def kills(ground: Ground, faults: int) -> Outcome:
 
 
 def failpoints(ground: Ground, faults: int) -> Outcome:
-    """A node dies before each command that the store sends, and after its commits: first and later ones."""
-    prepare(ground.url, SCHEDULES)
-    session = _session(ground)
+    """A node dies before each command that the store sends, and after its commits: first and later ones.
+
+    Before every other one if ``faults`` is 1: crashes at each command are also in ``tests/contract``.
+    """
+    prepare(ground.url, ground.schedules)
+    session = _session(ground)[:: 2 if faults == 1 else 1]
     died = 0
     with fleet(ground.url, ground.folder) as nodes:
         nodes.start()
@@ -120,7 +112,7 @@ def unfenced(ground: Ground) -> str | None:
 def unchecked(ground: Ground) -> str | None:
     """Nodes that fire without a compare-and-set are frozen in the middle of it, and thawed."""
     chance = random.Random(3)
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(4):
             nodes.start("--broken", "unchecked")
@@ -136,7 +128,7 @@ def unchecked(ground: Ground) -> str | None:
 
 
 SCENES = (
-    Scene("kills", kills, "5 nodes; SIGKILL at random, every fourth SIGSTOP past the lease", 12, 90),
+    Scene("kills", kills, "5 nodes; SIGKILL at random, every fourth SIGSTOP past the lease", 8, 90),
     Scene("failpoints", failpoints, "SIGKILL before each command and after commits", 1, 3),
     Scene("takeovers", takeovers, "SIGKILL with a run in hand", 1, 5),
 )

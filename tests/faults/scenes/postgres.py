@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.faults.fleet import Fleet, check, drain, fleet, prepare
-from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, next_completion
+from tests.faults.scene import Ground, Outcome, Scene, end, next_completion
 from tests.isolation import own_place
 from tests.postgres_servers import Pair, PgBouncer
 from tests.servers import Postgres, Server
@@ -82,7 +82,7 @@ def fail_over_behind(ground: Ground, faults: int) -> Outcome:
 def _replace_primaries(ground: Ground, nodes: Fleet, times: int) -> float:
     """Four nodes with both hosts in their URL; answers the longest time until they went on."""
     assert isinstance(ground.server, Pair)
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     longest = 0.0
     for _ in range(4):
         nodes.start()
@@ -97,7 +97,7 @@ def _replace_primaries(ground: Ground, nodes: Fleet, times: int) -> float:
 def pooler_kills(ground: Ground, faults: int) -> Outcome:
     """Four nodes behind a pooler, which dies and comes back; then the server behind it does."""
     assert isinstance(ground.server, Behind)
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     longest = 0.0
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(4):

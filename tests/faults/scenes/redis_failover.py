@@ -22,7 +22,7 @@ from redis.retry import Retry
 from tests import servers
 from tests.faults.fleet import Fleet, check, drain, fleet, prepare, wait_until
 from tests.faults.proxy import Proxy
-from tests.faults.scene import SCHEDULES, Ground, Outcome, Scene, end, next_completion
+from tests.faults.scene import Ground, Outcome, Scene, end, next_completion
 
 SERVICE = "jobs"
 # Long enough for any test, and never reached: a paused server is killed or replaced.
@@ -270,7 +270,7 @@ def _played(ground: Ground, acts: Sequence[Callable[[], None]]) -> Outcome:
 
 def _fail_over(ground: Ground, nodes: Fleet, acts: Sequence[Callable[[], None]]) -> float:
     """Three nodes; answers the longest time until they went on."""
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     longest = 0.0
     for _ in range(3):
         nodes.start()

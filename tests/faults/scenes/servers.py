@@ -8,14 +8,14 @@ import time
 from tests.faults.fleet import fleet, prepare
 from tests.faults.node import TIMEOUT
 from tests.faults.proxy import Mode, Proxy
-from tests.faults.scene import SCHEDULES, SERVERS, Ground, Outcome, Scene, end, faketime, next_completion
+from tests.faults.scene import SERVERS, Ground, Outcome, Scene, end, faketime, next_completion
 
 
 def network(ground: Ground, faults: int) -> Outcome:
     """Four nodes behind two proxies; one pair's network breaks in every way while the other one's works."""
     assert ground.server is not None
     chance = random.Random(11)
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     proxies = [Proxy(ground.server.port) for _ in range(2)]
     count, longest = 0, 0.0
     with fleet(ground.url, ground.folder) as nodes:
@@ -58,7 +58,7 @@ def _break(proxy: Proxy, fault: Mode | None) -> None:
 def server_kills(ground: Ground, faults: int) -> Outcome:
     """The server dies in the middle of the work and is started again."""
     assert ground.server is not None
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     longest = 0.0
     with fleet(ground.url, ground.folder) as nodes:
         for _ in range(4):
@@ -75,7 +75,7 @@ def server_kills(ground: Ground, faults: int) -> Outcome:
 
 def clocks(ground: Ground, faults: int) -> Outcome:
     """Nodes whose clocks are five minutes ahead and behind, and one whose clock jumps by an hour and back."""
-    prepare(ground.url, SCHEDULES)
+    prepare(ground.url, ground.schedules)
     jumping = ground.folder / "clock"
     jumping.write_text("+0s\n")
     fake = faketime()

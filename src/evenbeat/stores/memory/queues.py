@@ -4,17 +4,19 @@ while it calls these methods."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord
+from evenbeat.rules.limits import Candidate, in_turn, read_cohort, share
 from evenbeat.stores.base import Claim
 
 _Entry = tuple[Instant, str]
+_Heap = list[_Entry]
 
 
 class QueuedRuns:
-    """A heap of (run_at, id) per queue and priority.
+    """A heap of (run_at, id) per queue, priority and tenant, and one per cohort.
 
     Heaps may contain outdated entries, which are recognised when they are popped: ``runs`` are all runs of
     the store by their ids.
@@ -22,59 +24,147 @@ class QueuedRuns:
 
     def __init__(self, runs: Mapping[str, RunRecord]) -> None:
         self._runs = runs
-        self._heaps: dict[tuple[str, int], list[_Entry]] = {}
+        self._heaps: dict[tuple[str, int], dict[str, _Heap]] = {}
+        self._cohorts: dict[str, dict[str, _Heap]] = {}
 
     @property
     def queues(self) -> set[str]:
         """The queues that have had runs."""
-        return {queue for queue, _ in self._heaps}
+        return {queue for queue, _ in self._heaps} | self._cohorts.keys()
+
+    @property
+    def has_cohorts(self) -> bool:
+        return any(self._cohorts.values())
 
     def add(self, run: RunRecord) -> None:
-        heapq.heappush(self._heaps.setdefault((run.queue, run.priority), []), (run.run_at, run.id))
+        if run.cohort is None:
+            heap = self._heaps.setdefault((run.queue, run.priority), {}).setdefault(run.tenant, [])
+        else:
+            heap = self._cohorts.setdefault(run.queue, {}).setdefault(run.cohort, [])
+        heapq.heappush(heap, (run.run_at, run.id))
 
-    def due(self, claim: Claim, now: Instant) -> Iterator[RunRecord]:
-        """Yield the due runs that a claim may take, in order, and remove them from their heaps."""
-        for priority in range(9, -1, -1):
-            heaps = [heap for queue in claim.queues if (heap := self._heaps.get((queue, priority)))]
-            yield from self._take(heaps, claim, now)
+    def add_candidates(self, candidates: list[Candidate]) -> None:
+        """Put back candidates that were not claimed."""
+        for run in candidates:
+            self.add(self._runs[run.id])
+
+    def due(
+        self, claim: Claim, now: Instant, room: int, priority: int, give_cohort: Callable[[RunRecord], bool]
+    ) -> list[Candidate]:
+        """Take due runs without a cohort out of their heaps: up to ``room`` of a priority, divided among the
+        tenants in turn.
+
+        Runs to which ``give_cohort`` gives a cohort are passed over.
+        """
+        heaps: dict[str, list[_Heap]] = {}
+        for queue in dict.fromkeys(claim.queues):
+            for tenant, heap in self._heaps.get((queue, priority), {}).items():
+                heaps.setdefault(tenant, []).append(heap)
+        waiting = {tenant: some for tenant, some in heaps.items() if self._is_due(some, now)}
+        found: list[Candidate] = []
+        tenants = in_turn(list(waiting), claim.turn)
+        while tenants and len(found) < room:
+            # Those of which the first pass left runs behind divide what the others left free.
+            left = []
+            for at, tenant in enumerate(tenants):
+                most = share(room - len(found), len(tenants) - at)
+                some = list(self._take(waiting[tenant], claim, now, most, give_cohort))
+                found += some
+                if some and len(some) == most:
+                    left.append(tenant)
+            tenants = left
+        return found
+
+    def cohorts(self, claim: Claim) -> list[str]:
+        """Return the cohorts of the claim's queues and tasks that have queued runs, the highest priority
+        first."""
+        found: list[tuple[int, str]] = []
+        for queue in dict.fromkeys(claim.queues):
+            cohorts = self._cohorts.get(queue, {})
+            for cohort, heap in list(cohorts.items()):
+                self._drop_outdated(heap, cohort)
+                parts = read_cohort(cohort)
+                if not heap:
+                    del cohorts[cohort]
+                elif claim.tasks is None or parts.task in claim.tasks:
+                    found.append((-parts.priority, cohort))
+        return [cohort for _, cohort in sorted(found)]
+
+    def of_cohort(self, cohort: str, now: Instant, limit: int | None) -> list[Candidate]:
+        """Take runs of a cohort that are due at ``now`` out of its heap."""
+        parts = read_cohort(cohort)
+        heap = self._cohorts.get(parts.queue, {}).get(cohort, [])
+        found: list[Candidate] = []
+        while heap and heap[0][0] <= now and (limit is None or len(found) < limit):
+            run = self._waiting(heapq.heappop(heap), cohort)
+            if run is not None and all(run.id != other.id for other in found[-1:]):
+                found.append(Candidate(run.id, run.tenant, run.priority, run.run_at, cohort))
+        return found
+
+    def first_of_cohort(self, cohort: str) -> Instant | None:
+        heap = self._cohorts.get(read_cohort(cohort).queue, {}).get(cohort, [])
+        self._drop_outdated(heap, cohort)
+        return heap[0][0] if heap else None
 
     def next_due(self, claim: Claim) -> Instant | None:
-        """Return when the next run that a claim may take is due."""
-        heaps = (self._heaps.get((queue, priority), []) for queue in claim.queues for priority in range(10))
+        """Return when the next run without a cohort that a claim may take is due."""
+        heaps = (
+            heap
+            for queue in claim.queues
+            for priority in range(10)
+            for heap in self._heaps.get((queue, priority), {}).values()
+        )
         found = (self._earliest(heap, claim.tasks) for heap in heaps)
         return min((run_at for run_at in found if run_at is not None), default=None)
 
-    def _take(self, heaps: list[list[_Entry]], claim: Claim, now: Instant) -> Iterator[RunRecord]:
-        """Yield due runs of one priority, merged over the queues. Runs of other tasks stay in the heaps."""
-        passed: list[tuple[list[_Entry], _Entry]] = []
-        try:
-            while True:
-                heap = min((heap for heap in heaps if heap), key=lambda heap: heap[0], default=None)
-                if heap is None or heap[0][0] > now:
-                    return
-                entry = heapq.heappop(heap)
-                run = self._waiting(entry)
-                if run is None:
-                    continue
-                if claim.tasks is not None and run.task not in claim.tasks:
-                    passed.append((heap, entry))
-                    continue
-                yield run
-        finally:
-            for heap, entry in passed:
-                heapq.heappush(heap, entry)
+    def _is_due(self, heaps: list[_Heap], now: Instant) -> bool:
+        return any(heap and heap[0][0] <= now for heap in heaps)
 
-    def _earliest(self, heap: list[_Entry], tasks: frozenset[str] | None) -> Instant | None:
-        while heap and self._waiting(heap[0]) is None:
-            heapq.heappop(heap)
+    def _take(
+        self,
+        heaps: list[_Heap],
+        claim: Claim,
+        now: Instant,
+        most: int,
+        give_cohort: Callable[[RunRecord], bool],
+    ) -> Iterator[Candidate]:
+        """Yield due runs of one tenant and priority, merged over the queues. Runs of other tasks stay in the
+        heaps."""
+        passed: list[tuple[_Heap, _Entry]] = []
+        taken: set[str] = set()
+        while len(taken) < most:
+            heap = min((heap for heap in heaps if heap), key=lambda heap: heap[0], default=None)
+            if heap is None or heap[0][0] > now:
+                break
+            entry = heapq.heappop(heap)
+            run = self._waiting(entry, None)
+            # A run that was written twice while it was queued has two entries.
+            if run is None or run.id in taken:
+                continue
+            if claim.tasks is not None and run.task not in claim.tasks:
+                passed.append((heap, entry))
+                continue
+            if give_cohort(run):
+                continue
+            taken.add(run.id)
+            yield Candidate(run.id, run.tenant, run.priority, run.run_at)
+        for heap, entry in passed:
+            heapq.heappush(heap, entry)
+
+    def _earliest(self, heap: _Heap, tasks: frozenset[str] | None) -> Instant | None:
+        self._drop_outdated(heap, None)
         if tasks is None:
             return heap[0][0] if heap else None
-        waiting = (run for entry in heap if (run := self._waiting(entry)) is not None)
+        waiting = (run for entry in heap if (run := self._waiting(entry, None)) is not None)
         return min((run.run_at for run in waiting if run.task in tasks), default=None)
 
-    def _waiting(self, entry: _Entry) -> RunRecord | None:
+    def _drop_outdated(self, heap: _Heap, cohort: str | None) -> None:
+        while heap and self._waiting(heap[0], cohort) is None:
+            heapq.heappop(heap)
+
+    def _waiting(self, entry: _Entry, cohort: str | None) -> RunRecord | None:
         """Return the run of a heap entry; None if the entry is outdated or the run has a newer format."""
         run = self._runs.get(entry[1])
         if run is None or run.state != "queued" or run.run_at != entry[0] or run.format > FORMAT:
             return None
-        return run
+        return run if run.cohort == cohort else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from evenbeat.core.instants import Instant
@@ -14,6 +15,7 @@ class MemoryRecords:
     def __init__(self, clock: Callable[[], Instant]) -> None:
         self._clock = clock
         self._records: dict[tuple[str, str, str], Record] = {}
+        self._kinds: Counter[str] = Counter()
 
     def get(self, kind: str, tenant: str, key: str) -> Record | None:
         record = self._records.get((kind, tenant, key))
@@ -25,22 +27,25 @@ class MemoryRecords:
             return True
         if expect != (None if present is None else present.version):
             return False
-        self._records[record.kind, record.tenant, record.key] = record
+        self._set(record)
         return True
 
     def add(self, records: Sequence[Record]) -> None:
         """Add the records whose keys are free."""
         for record in records:
             if self.get(record.kind, record.tenant, record.key) is None:
-                self._records[record.kind, record.tenant, record.key] = record
+                self._set(record)
 
     def overwrite(self, kind: str, tenant: str, key: str, body: str) -> None:
         """Write a record whatever is there, with the next version."""
         present = self._records.get((kind, tenant, key))
         version = 1 if present is None else present.version + 1
-        self._records[kind, tenant, key] = Record(
-            kind=kind, tenant=tenant, key=key, body=body, version=version
-        )
+        self._set(Record(kind=kind, tenant=tenant, key=key, body=body, version=version))
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Write records whatever is there."""
+        for record in records:
+            self._set(record)
 
     def find(
         self, kind: str, tenant: str | None, start: str, end: str | None, limit: int | None
@@ -56,23 +61,43 @@ class MemoryRecords:
         ]
         return sorted(found, key=lambda record: (record.tenant, record.key))[:limit]
 
+    def has(self, kind: str) -> bool:
+        """Return whether there are records of a kind, perhaps expired ones."""
+        return self._kinds[kind] > 0
+
+    def all(self) -> list[Record]:
+        """Return all records that have not expired."""
+        return [record for record in self._records.values() if self._is_live(record)]
+
     def delete(self, kind: str, tenant: str, key: str, version: int) -> bool:
         record = self._records.get((kind, tenant, key))
         if record is None or record.version != version:
             return False
-        del self._records[kind, tenant, key]
+        self._drop((kind, tenant, key))
         return True
 
-    def purge(self, expired_before: Instant, limit: int) -> int:
-        """Delete records that expired before this instant, at most ``limit``; return how many."""
-        expired = [
-            key
-            for key, record in self._records.items()
-            if record.expires is not None and record.expires < min(expired_before, self._clock())
-        ][:limit]
+    def purge(self, limit: int) -> int:
+        """Delete expired records, at most ``limit``; return how many."""
+        expired = [key for key, record in self._records.items() if not self._is_live(record)][:limit]
         for key in expired:
-            del self._records[key]
+            self._drop(key)
         return len(expired)
+
+    def purge_tenant(self, tenant: str, kinds: Sequence[str], limit: int) -> int:
+        """Delete records of these kinds, at most ``limit``; return how many."""
+        chosen = [key for key in self._records if key[1] == tenant and key[0] in kinds][:limit]
+        for key in chosen:
+            self._drop(key)
+        return len(chosen)
+
+    def _set(self, record: Record) -> None:
+        key = (record.kind, record.tenant, record.key)
+        self._kinds[record.kind] += key not in self._records
+        self._records[key] = record
+
+    def _drop(self, key: tuple[str, str, str]) -> None:
+        del self._records[key]
+        self._kinds[key[0]] -= 1
 
     def _is_live(self, record: Record) -> bool:
         return record.expires is None or record.expires > self._clock()

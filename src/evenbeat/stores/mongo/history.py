@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
-from evenbeat.stores.base import LEFT_OUT, Page, QueueCounts, RunQuery
+from evenbeat.stores.base import LEFT_OUT, ActiveCounts, Page, QueueCounts, RunQuery
+from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
     LOWEST,
+    NO_COHORT,
     SHARDS,
     log_of,
     read_log,
@@ -23,6 +27,7 @@ from evenbeat.stores.mongo.rows import (
 from evenbeat.stores.mongo.schema import (
     ACTIVE,
     CLAIMABLE,
+    COHORTS,
     LEASED,
     LOGS,
     NEWEST,
@@ -41,6 +46,11 @@ from evenbeat.stores.queue_counts import added_up
 _RUNNING = ("running",)
 _NEWEST_FIRST: Sort = [("created_at", -1), ("_id", 1)]
 _FINAL = sorted(FINAL_STATES)
+# The two indexes of queued runs, each with the condition of its runs.
+_QUEUED: tuple[tuple[Document, Index], ...] = (
+    ({"cohort": NO_COHORT}, CLAIMABLE),
+    ({"cohort": {"$gt": NO_COHORT}}, COHORTS),
+)
 _BY_ID = Index(RUNS, "_id_", {"_id": 1})
 _Source: TypeAlias = tuple[list[Document], Index]
 
@@ -93,14 +103,14 @@ def _sources(query: RunQuery) -> list[_Source]:
         return [([], ACTIVE)]
     if query.states == _RUNNING:
         return [([], LEASED)]
-    queued: _Source = ([{"state": "queued"}], CLAIMABLE)
-    if query.retrying:
-        return [queued]
+    queued: list[_Source] = [([{"state": "queued"}, where], index) for where, index in _QUEUED]
+    if query.retrying or query.is_about_queued_runs_of_a_queue:
+        return queued
     if query.since is not None:
         ended = _ended_since(query.since)
         running: _Source = ([{"state": "running"}], LEASED)
-        parts = ((FINAL_STATES, ended), (("running",), running), (("queued",), queued))
-        return [source for states, source in parts if query.asks_for(states)]
+        parts = ((FINAL_STATES, [ended]), (("running",), [running]), (("queued",), queued))
+        return [source for states, sources in parts if query.asks_for(states) for source in sources]
     return [([], NEWEST if query.tenant is None or query.schedule is None else OF_SCHEDULE)]
 
 
@@ -140,11 +150,20 @@ def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
     return where
 
 
+def _queued() -> list[tuple[Document, Index]]:
+    """Return conditions that all queued runs match, each with the index that contains them."""
+    always = {"queue": {"$gte": LOWEST}}
+    return [
+        ({"state": "queued", **where, **(always if index is CLAIMABLE else {})}, index)
+        for where, index in _QUEUED
+    ]
+
+
 def count(session: Session, tenant: str | None) -> dict[RunState, int]:
     """Count the runs in each state. Reads one index for each part, and no documents."""
     # A condition on the first field, which is always true, makes the server read nothing but the index.
     parts = (
-        ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE),
+        *_queued(),
         ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED),
         ({"state": {"$in": _FINAL}, "finished_at": {"$gte": LOWEST}}, OVER),
     )
@@ -155,8 +174,44 @@ def count(session: Session, tenant: str | None) -> dict[RunState, int]:
         for document in session.aggregate(
             "count runs", RUNS, [{"$match": matching}, grouped], hint=index.name
         ):
-            counts[document["_id"]] = int(document["count"])
+            state = document["_id"]
+            counts[state] = counts.get(state, 0) + int(document["count"])
     return counts
+
+
+def count_active(session: Session, now: Instant) -> list[ActiveCounts]:
+    """Count queued and running runs. Reads one index for each part, as ``count`` does, and their
+    documents."""
+    is_due = {"$lte": ["$run_at", now]}
+    waiting = {
+        "due": {"$sum": {"$cond": [is_due, 1, 0]}},
+        "later": {"$sum": {"$cond": [is_due, 0, 1]}},
+        "oldest_due": {"$min": {"$cond": [is_due, "$run_at", None]}},
+    }
+    parts: tuple[tuple[Document, Index, Document], ...] = (
+        *((where, index, waiting) for where, index in _queued()),
+        ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED, {"running": {"$sum": 1}}),
+    )
+    group = {name: f"${name}" for name in ("tenant", "queue", "priority", "task", "cohort")}
+    found: dict[str, Document] = {}
+    for where, index, figures in parts:
+        grouped = {"$group": {"_id": group, **figures}}
+        for document in session.aggregate(
+            "count active", RUNS, [{"$match": where}, grouped], hint=index.name
+        ):
+            identity = document.pop("_id")
+            identity["cohort"] = identity.get("cohort") or None
+            counts = found.setdefault(repr(identity), identity)
+            # The server sends large numbers as Int64, which nothing outside the driver can encode.
+            counts |= {name: None if value is None else int(value) for name, value in document.items()}
+    return readable(found.values(), _active_counts)
+
+
+def _active_counts(document: Document) -> ActiveCounts:
+    try:
+        return msgspec.convert(document, ActiveCounts)
+    except msgspec.MsgspecError as error:
+        raise Unreadable(str(error)) from error
 
 
 def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCounts]:
@@ -176,7 +231,7 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     }
     every = {"$sum": 1}
     parts: tuple[tuple[Document, Index, Document], ...] = (
-        ({"state": "queued", "queue": {"$gte": LOWEST}}, CLAIMABLE, waiting),
+        *((where, index, waiting) for where, index in _queued()),
         ({"state": "running", "worker": {"$gte": LOWEST}}, LEASED, {"running": every, "came_due": came_due}),
         (
             {"state": {"$in": _FINAL}, "finished_at": {"$gte": since}},

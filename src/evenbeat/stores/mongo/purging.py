@@ -8,17 +8,17 @@ before their run. It deletes lines again after the run, because a worker may hav
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from evenbeat.core.instants import Instant
-from evenbeat.core.records import FINAL_STATES
+from evenbeat.core.instants import FIRST, Instant
+from evenbeat.core.records import RunState
+from evenbeat.stores.base import EndedRuns, Purged
 from evenbeat.stores.mongo import new_runs
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import log_of
-from evenbeat.stores.mongo.schema import LOGS, OVER, RECORDS, RUNS, SKIPPED
+from evenbeat.stores.mongo.schema import ENDED, LOGS, OVER, RECORDS, RUNS, SKIPPED, Index
 from evenbeat.stores.mongo.session import Session
 
-_FINAL = sorted(FINAL_STATES)
 # How many runs one command deletes the log lines of.
 _RUNS_AT_ONCE = 50
 # Time limits, in seconds, of one command that deletes lines, and of all such commands in one call. 500,000
@@ -27,49 +27,82 @@ _FOR_LINES = 2.0
 _FOR_ALL_LINES = 5.0
 
 
-def purge(session: Session, finished_before: Instant, limit: int, now: Instant, patience: float) -> int:
+def purge(
+    session: Session, finished_before: Instant, limit: int, runs: EndedRuns, now: Instant, patience: float
+) -> Purged:
     if limit <= 0:
-        return 0
-    over = {"state": {"$in": _FINAL}, "finished_at": {"$not": {"$gte": finished_before}}}
+        return Purged(0, FIRST)
+    ends: Document = {"$not": {"$gte": finished_before}}
+    if runs.since is not None:
+        ends["$gte"] = runs.since
+    over: Document = {"state": {"$in": list(runs.states)}, "finished_at": ends}
+    if runs.tenant is not None:
+        over["tenant"] = runs.tenant
+    elif runs.spared:
+        over["tenant"] = {"$nin": list(runs.spared)}
     recorded = {"recorded_at": {"$lt": finished_before}}
-    # Only expired records are deleted, even if the caller's clock is ahead.
-    expired = {"expires": {"$lt": min(finished_before, now)}}
-    found = _find_old(session, over, recorded, expired, limit)[:limit]
-    runs, skipped, records = (
+    expired = {"expires": {"$lte": now}}
+    others = {SKIPPED: recorded, RECORDS: expired} if runs.others else {}
+    index = OVER if runs.tenant is None else ENDED
+    found = _find_old(session, over, index, others, limit)[:limit]
+    old, skipped, records = (
         [document for document in found if document["of"] == collection]
         for collection in (RUNS, SKIPPED, RECORDS)
     )
-    gone = 0
-    for some in _without_lines(session, runs):
+    gone = handled = 0
+    for some in _without_lines(session, old):
         # The condition is checked again: a run that was retried since it was found stays.
         where = {"_id": {"$in": some}, **over}
         gone += _delete(session, RUNS, where, patience)
+        handled += len(some)
         drop_lines_without_runs(session, some)
     if skipped:
         gone += _delete(session, SKIPPED, {"_id": {"$in": _ids(skipped)}, **recorded}, patience)
     if records:
         gone += _delete(session, RECORDS, {"_id": {"$in": _ids(records)}, **expired}, patience)
-    return gone
+    if handled < len(old):
+        return Purged(gone, FIRST)
+    if len(found) < limit:
+        return Purged(gone, finished_before)
+    return Purged(gone, old[-1].get("finished_at") or 0 if len(old) == limit else FIRST)
+
+
+def ended_at(
+    session: Session, position: int, tenant: str | None, states: Sequence[RunState]
+) -> Instant | None:
+    """Return when the run at a position ended. Reads the index alone."""
+    if position < 1 or not states:
+        return None
+    # The bound lets the server answer from the index "over" alone.
+    where: Document = {"finished_at": {"$gte": FIRST}, "state": {"$in": list(states)}}
+    if tenant is not None:
+        where["tenant"] = tenant
+    pipeline: list[Document] = [
+        {"$match": where},
+        {"$sort": {"finished_at": -1}},
+        {"$skip": position - 1},
+        {"$limit": 1},
+        {"$project": {"_id": 0, "finished_at": 1}},
+    ]
+    index = OVER if tenant is None else ENDED
+    found = session.aggregate("find ends", RUNS, pipeline, hint=index.name)
+    return None if not found else int(found[0].get("finished_at") or 0)
 
 
 def _find_old(
-    session: Session, over: Document, recorded: Document, expired: Document, limit: int
+    session: Session, over: Document, index: Index, others: dict[str, Document], limit: int
 ) -> list[Document]:
-    """Find old rows, with one command."""
+    """Find old rows, with one command. ``others`` are the conditions of other collections."""
 
     def oldest(collection: str, where: Document, by: str, *fields: str) -> list[Document]:
         shown = {"_id": 1, "of": {"$literal": collection}, **dict.fromkeys(fields, 1)}
         return [{"$match": where}, {"$sort": {by: 1}}, {"$limit": limit}, {"$project": shown}]
 
-    def union(collection: str, where: Document, by: str) -> Document:
-        return {"$unionWith": {"coll": collection, "pipeline": oldest(collection, where, by)}}
-
-    pipeline = [
-        *oldest(RUNS, over, "finished_at", "attempt"),
-        union(SKIPPED, recorded, "recorded_at"),
-        union(RECORDS, expired, "expires"),
-    ]
-    return session.aggregate("find old", RUNS, pipeline, hint=OVER.name)
+    pipeline = oldest(RUNS, over, "finished_at", "attempt", "finished_at")
+    for collection, where in others.items():
+        (by,) = where
+        pipeline.append({"$unionWith": {"coll": collection, "pipeline": oldest(collection, where, by)}})
+    return session.aggregate("find old", RUNS, pipeline, hint=index.name)
 
 
 def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]]:

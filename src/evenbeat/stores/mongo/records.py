@@ -37,6 +37,18 @@ def get(session: Session, kind: str, tenant: str, key: str, now: Instant) -> Rec
         return None
 
 
+def find_bodies(session: Session, ids: Sequence[Document], now: Instant) -> dict[str, str]:
+    """Read the bodies of records that have not expired, by key."""
+    found = session.find(
+        "find bodies", RECORDS, {"_id": {"$in": list(ids)}, **_live(now)}, fields={"body": 1}
+    )
+    return {
+        document["_id"]["key"]: document["body"]
+        for document in found
+        if isinstance(document.get("body"), str)
+    }
+
+
 def put(session: Session, record: Record, expect: int | None, now: Instant, patience: float) -> bool:
     document = record_document(record)
     where: Document = {"_id": document["_id"]}

@@ -21,6 +21,9 @@ Key = tuple[str, str]
 T = TypeVar("T")
 
 LOWEST, HIGHEST = MinKey(), MaxKey()
+NO_COHORT = ""
+"""The cohort of a document whose run has none. Not a missing field: indexes can't select documents without a
+field."""
 SHARDS = 8
 """The most documents that the statistics of a schedule may have."""
 
@@ -71,12 +74,14 @@ def read_schedule(document: Document) -> ScheduleRecord:
 def run_document(run: RunRecord) -> Document:
     _check_priority(run.priority)
     document = _fields(run)
-    return {"_id": document.pop("id"), **document}
+    return {"_id": document.pop("id"), **document, "cohort": run.cohort or NO_COHORT}
 
 
 def read_run(document: Document) -> RunRecord:
     # A copy: the caller's document keeps its _id.
-    run = _read({**document, "id": document["_id"]}, RunRecord, _RUN)
+    run = _read(
+        {**document, "id": document["_id"], "cohort": document.get("cohort") or None}, RunRecord, _RUN
+    )
     check_counts(run.attempt, run.failures, run.crashes)
     return run
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pymongo
 from bson.errors import BSONError
-from pymongo import ReadPreference, UpdateOne
+from pymongo import ReadPreference, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 from pymongo.errors import (
@@ -31,7 +31,7 @@ from evenbeat.stores.mongo.location import Document
 
 OnCommand: TypeAlias = Callable[[str], None]
 Sort: TypeAlias = Sequence[tuple[str, int]]
-Operation: TypeAlias = UpdateOne | ReplaceOne[Document] | DeleteOne | DeleteMany
+Operation: TypeAlias = UpdateOne | UpdateMany | ReplaceOne[Document] | DeleteOne | DeleteMany
 
 _DUPLICATE = 11000
 _UNAUTHORIZED = (13, 8000)

@@ -6,21 +6,24 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from msgspec import UNSET
 from pymongo import UpdateOne
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import Statistics, Transition
+from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.decisions import RunStatus, Settlement, changes, settlement
 from evenbeat.stores.mongo import new_runs, records
 from evenbeat.stores.mongo.location import Document
-from evenbeat.stores.mongo.rows import SHARDS, Key, key_text, set_and_unset, statistics_id
+from evenbeat.stores.mongo.rows import NO_COHORT, SHARDS, Key, key_text, set_and_unset, statistics_id
 from evenbeat.stores.mongo.schedules import TOUCH
 from evenbeat.stores.mongo.schema import RUNS, SCHEDULES, STATISTICS
 from evenbeat.stores.mongo.session import SHORT_WAIT, Contended, Session
 
 # Up to this many runs, comparing while writing is faster than reading first.
 _FEW = 16
-_STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1}
+# More claimed runs than a worker holds: those that it lost are not forgotten otherwise.
+_MOST_HELD = 10_000
+_STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1, "cohort": 1}
 
 # Like ``firing.waits``: matches a schedule that limits its active runs and may be waiting with its next tick.
 # No other schedule is written. A fire that starts to wait for a run writes the run, so the two transactions
@@ -65,6 +68,36 @@ def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
         waiting = {"_id": {"$in": [key_text(key) for key in sorted(done.wakes)]}, **_WAITS}
         return session.update("wake schedules", SCHEDULES, waiting, _WAKE) > 0
     return False
+
+
+class HeldRuns:
+    """Remembers which of the runs that the store has claimed have a cohort: a transition that is settled
+    without reading the run may free a slot."""
+
+    def __init__(self) -> None:
+        self._has_cohort: dict[str, bool] = {}
+
+    def add(self, runs: Sequence[RunRecord]) -> None:
+        if len(self._has_cohort) > _MOST_HELD:
+            self._has_cohort.clear()
+        self._has_cohort.update({run.id: run.cohort is not None for run in runs})
+
+    def frees(self, session: Session, transitions: Sequence[Transition]) -> bool:
+        """Return whether one of the transitions has freed a slot. Reads runs that the store has not claimed
+        itself."""
+        ended = [
+            transition.run
+            for transition in transitions
+            if transition.state not in (UNSET, "running") and "running" in transition.expect
+        ]
+        known = {run_id: self._has_cohort.pop(run_id, None) for run_id in ended}
+        if any(known.values()):
+            return True
+        unknown = [run_id for run_id, has_cohort in known.items() if has_cohort is None]
+        where = {"_id": {"$in": unknown}, "cohort": {"$gt": NO_COHORT}}
+        return bool(unknown) and bool(
+            session.find("find cohorts", RUNS, where, fields={"_id": 1}, limit=1, quiet=True)
+        )
 
 
 class UnexpectedStatus(Exception):
@@ -140,7 +173,7 @@ def settle(
     """Decide the transitions one after the other, each on the result of those before it; then write all
     documents at once.
 
-    Return which are accepted, and whether a schedule was woken.
+    Return which are accepted, and whether a schedule was woken or a slot freed.
     """
     revisions = _revisions(session, transitions)
     targets = list(dict.fromkeys(transition.run for transition in transitions))
@@ -160,7 +193,7 @@ def settle(
         [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
     )
     records.add(session, done.records, now, careful)
-    return done.answers, woken
+    return done.answers, woken or done.frees
 
 
 def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:
@@ -185,6 +218,7 @@ def _status(document: Document) -> RunStatus:
         document.get("attempt", -1),
         document.get("settled"),
         document.get("lease_until"),
+        document.get("cohort") or None,
     )
 
 

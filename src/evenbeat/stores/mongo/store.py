@@ -19,17 +19,22 @@ from evenbeat.core.records import (
 )
 from evenbeat.errors import InvalidValue, TooLarge
 from evenbeat.stores.base import (
+    EVERYTHING,
+    ActiveCounts,
     Claim,
     Claimed,
+    EndedRuns,
     Fired,
     Lost,
     Page,
     PlanFunction,
+    Purged,
     QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
     Setting,
+    TenantCounts,
     Write,
     Written,
     check_limit,
@@ -48,7 +53,9 @@ from evenbeat.stores.mongo import (
     schema,
     server_checks,
     settling,
+    tenants,
 )
+from evenbeat.stores.mongo.claimer import Claimer
 from evenbeat.stores.mongo.connections import Connections
 from evenbeat.stores.mongo.location import Document, read_location
 from evenbeat.stores.mongo.rows import log_document
@@ -61,8 +68,6 @@ A = TypeVar("A")
 
 # How many times a fire skips a batch that another node has reserved, or makes its batch smaller.
 _TRIES = 8
-# The largest window: a worker under contention claims among up to this many times as many runs as it wants.
-_LARGEST_WINDOW = 8
 # More rows than this in one call are several transactions: 10,000 updates take seconds on a busy server.
 _ROWS_A_STEP = 1_000
 
@@ -91,7 +96,8 @@ class MongoStore:
         self.location = read_location(url)
         self._connections = Connections(self.location, timeout, lock_timeout, on_command)
         self._clock = clock
-        self._window = 1
+        self._claimer = Claimer(self._connections, self.now)
+        self._held = settling.HeldRuns()
         self._others = firing.Contention()
         self._shard = settling.Shard()
         self._waker = Waker(CollectionTransport(self.location.shown, self._connections.session))
@@ -211,56 +217,35 @@ class MongoStore:
         )
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        session = self._session
-        due = min(claim.now, self.now())
-        next_due: Instant | None = None
-        for tries in range(_TRIES // 2):
-            # As in fire_due: an idle worker only reads.
-            seen = claims.read_candidates(session, claim, due, self._window)
-            next_due = seen.next_due
-            if seen.holds or (seen.ids and self._take(claim, seen.ids, due)):
-                found = claims.held(session, claim)
-                session.announce("committed")
-                if found.to_quarantine:
-                    self._quarantine(claims.held_by(claim), found.to_quarantine)
-                return Claimed(found.runs, found.next_due)
-            if not seen.ids:
-                break
-            self._connections.step_aside(tries)
-        # Nothing is due, or other workers are claiming the due runs.
-        return Claimed((), next_due)
-
-    def _take(self, claim: Claim, ids: list[str], due: Instant) -> bool:
-        """Try to claim these runs, and return whether the claim may hold any of them now."""
-        taken = claims.take(self._session, claim, ids, due, self.now())
-        if taken is None:
-            self._connections.contended()
-        # After a conflict the next claim chooses among more runs, without one among fewer.
-        self._window = (
-            max(1, self._window // 2) if taken == len(ids) else min(2 * self._window, _LARGEST_WINDOW)
-        )
-        return taken != 0
+        found = self._claimer.claim(claim)
+        self._held.add(found.runs)
+        if found.to_quarantine:
+            self._quarantine(claims.held_by(claim), found.to_quarantine)
+        return Claimed(found.runs, found.next_due)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         return _by_size(self._settle, transitions, weight)
 
     def _settle(self, transitions: Sequence[Transition]) -> list[bool]:
-        answers, woken = self._settled(transitions, self.now())
-        if woken:
+        answers, wakes = self._settled(transitions, self.now())
+        if wakes:
             self.hint()
         return answers
 
     def _settled(self, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
+        """Return which transitions are accepted, and whether a schedule was woken or a slot freed."""
         if settling.can_be_quick(transitions):
             with contextlib.suppress(settling.UnexpectedStatus):
                 if settling.is_alone(transitions):
                     settling.settle_alone(self._session, transitions[0], now)
-                    return [True], False
-                return self._connections.write(
-                    lambda session, careful: settling.settle_quickly(
-                        session, transitions, now, careful, self._shard
+                    answers, wakes = [True], False
+                else:
+                    answers, wakes = self._connections.write(
+                        lambda session, careful: settling.settle_quickly(
+                            session, transitions, now, careful, self._shard
+                        )
                     )
-                )
+                return answers, self._held.frees(self._session, transitions) or wakes
         return self._connections.write(
             lambda session, careful: settling.settle(session, transitions, now, careful, self._shard)
         )
@@ -272,6 +257,7 @@ class MongoStore:
         check_limit(limit)
         ended_by = min(ended_by, self.now())
         found = claims.lost(self._session, ended_by, limit)
+        self._held.add(found.runs)
         if found.to_quarantine:
             self._quarantine(claims.lease_ended(ended_by), found.to_quarantine)
         return Lost(found.runs, found.next_end)
@@ -285,6 +271,9 @@ class MongoStore:
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
         return history.count_queues(self._session, now, since)
+
+    def count_active(self, now: Instant) -> list[ActiveCounts]:
+        return history.count_active(self._session, now)
 
     def find_skipped(
         self,
@@ -300,9 +289,16 @@ class MongoStore:
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         return history.statistics(self._session, keys)
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         check_limit(limit)
-        return purging.purge(self._session, finished_before, limit, self.now(), self._connections.patience)
+        patience = self._connections.patience
+        return purging.purge(self._session, finished_before, limit, runs, self.now(), patience)
+
+    def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
+        return purging.ended_at(self._session, position, tenant, states)
+
+    def check_indexes(self, limit: int, *, mend: bool) -> list[str]:
+        return []
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         return records.get(self._session, kind, tenant, key, self.now())
@@ -325,6 +321,13 @@ class MongoStore:
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         return records.delete(self._session, (kind, tenant, key), version, self._connections.patience)
+
+    def count_tenants(self, tenant: str | None = None) -> list[TenantCounts]:
+        return tenants.count(self._session, tenant)
+
+    def purge_tenant(self, tenant: str, kinds: Sequence[str], limit: int) -> int:
+        check_limit(limit)
+        return tenants.purge(self._session, tenant, kinds, limit, self._connections.patience)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         documents = {(chunk.run, chunk.attempt, chunk.seq): log_document(chunk) for chunk in reversed(chunks)}

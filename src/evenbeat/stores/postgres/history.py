@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
-from evenbeat.stores.base import Page, QueueCounts, RunQuery
+from evenbeat.stores.base import ActiveCounts, EndedRuns, Page, Purged, QueueCounts, RunQuery
 from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.postgres import past_statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_text, marked, unmarked, unmarked_at
@@ -139,7 +139,7 @@ def _few(query: RunQuery) -> list[_Part]:
         return [running]
     if query.is_about_active_runs_of_a_schedule:
         return [(["run.schedule IS NOT NULL AND run.state IN ('queued', 'running')"], [])]
-    if query.retrying:
+    if query.retrying or query.is_about_queued_runs_of_a_queue:
         return [queued]
     # The index of a schedule's runs has the order of the page, and holds no runs of other schedules.
     if query.since is not None and (query.tenant is None or query.schedule is None):
@@ -214,6 +214,11 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     return added_up(QueueCounts(**dict(zip(_QUEUE, row, strict=True))) for row in rows)
 
 
+def count_active(session: Session, now: Instant) -> list[ActiveCounts]:
+    rows = session.rows("count active", sql.COUNT_ACTIVE, {"now": now})
+    return [ActiveCounts(**dict(zip(ActiveCounts.__struct_fields__, row, strict=True))) for row in rows]
+
+
 def skipped(
     session: Session, tenant: str, schedule: str, limit: int, since: Instant | None, until: Instant | None
 ) -> list[Skipped]:
@@ -255,17 +260,48 @@ def log(session: Session, run: str) -> list[LogChunk]:
     return [read_log(row) for row in unmarked_at(rows, (_TEXT,))]
 
 
-def purge(transaction: Transaction, finished_before: Instant, limit: int, clock: int | None) -> int:
+def purge(
+    transaction: Transaction, finished_before: Instant, limit: int, clock: int | None, runs: EndedRuns
+) -> Purged:
     """Delete old rows, one kind after the other, up to ``limit`` in total."""
-    gone = 0
-    for name, text in (
-        ("delete runs", sql.DELETE_OVER),
-        ("delete skipped", sql.DELETE_SKIPPED),
-        ("delete records", sql.DELETE_EXPIRED),
-    ):
+    since = FIRST if runs.since is None else runs.since
+    values = {"since": since, "before": finished_before, "clock": clock}
+    gone, last = 0, None
+    for text, more in _over_statements(runs):
         if gone < limit:
-            values = {"before": finished_before, "limit": limit - gone, "clock": clock}
-            ((number,),) = transaction.rows(name, text, values)
+            row = transaction.rows("delete runs", text, {**values, **more, "limit": limit - gone})[0]
+            gone, last = gone + row[0], row[1]
+    all_runs = gone < limit
+    for name, text in (("delete skipped", sql.DELETE_SKIPPED), ("delete records", sql.DELETE_EXPIRED)):
+        if runs.others and gone < limit:
+            ((number,),) = transaction.rows(name, text, {**values, "limit": limit - gone})
             gone += number
     transaction.commit("commit", [])
-    return gone
+    if gone < limit:
+        return Purged(gone, finished_before)
+    # The runs of a tenant are found state by state, so the next purge begins at the first one again.
+    return Purged(gone, FIRST if all_runs or runs.tenant is not None or last is None else last)
+
+
+def _over_statements(runs: EndedRuns) -> list[tuple[str, dict[str, Any]]]:
+    if not runs.states:
+        return []
+    if runs.tenant is not None:
+        if not is_kept(runs.tenant):
+            return []
+        return [(sql.DELETE_OVER_OF_TENANT, {"tenant": runs.tenant, "state": state}) for state in runs.states]
+    if runs.is_every_run:
+        return [(sql.DELETE_OVER, {})]
+    spared = [tenant for tenant in runs.spared if is_kept(tenant)]
+    return [(sql.DELETE_OVER_EXCEPT, {"states": list(runs.states), "spared": spared})]
+
+
+def ended_at(
+    session: Session, position: int, tenant: str | None, states: Sequence[RunState]
+) -> Instant | None:
+    if position < 1 or not states or (tenant is not None and not is_kept(tenant)):
+        return None
+    values = {"position": position, "tenant": tenant, "states": list(states)}
+    text = sql.SELECT_ENDS if tenant is None else sql.SELECT_ENDS_OF_TENANT
+    rows = session.rows("select ends", text, values)
+    return rows[0][0] if rows else None

@@ -41,6 +41,23 @@ SELECT queue, 0, 0, 0, 0, NULL, count(*) FILTER (WHERE run_at BETWEEN %(since)s 
 FROM evenbeat.runs WHERE {ENDED_SINCE.format("%(since)s")} GROUP BY queue
 """
 
+# Reads the active runs alone, those in each state from its own index.
+COUNT_ACTIVE = """
+SELECT tenant, queue, priority, task, cohort,
+    count(*) FILTER (WHERE is_queued AND run_at <= %(now)s),
+    count(*) FILTER (WHERE is_queued AND run_at > %(now)s),
+    count(*) FILTER (WHERE NOT is_queued),
+    min(run_at) FILTER (WHERE is_queued AND run_at <= %(now)s)
+FROM (
+    SELECT tenant, queue, priority, task, cohort, run_at, TRUE AS is_queued
+    FROM evenbeat.runs WHERE state = 'queued'
+    UNION ALL
+    SELECT tenant, queue, priority, task, cohort, run_at, FALSE
+    FROM evenbeat.runs WHERE state = 'running'
+) AS active
+GROUP BY tenant, queue, priority, task, cohort
+"""
+
 SELECT_SKIPPED = f"""
 SELECT {", ".join(SKIPPED)} FROM evenbeat.skipped WHERE tenant = %(tenant)s AND schedule = %(schedule)s
 ORDER BY last DESC, first DESC LIMIT %(limit)s
@@ -58,20 +75,44 @@ JOIN evenbeat.statistics AS figures
   ON figures.tenant = wanted.tenant AND figures.schedule = wanted.schedule
 """
 
-# SKIP LOCKED: two purges at once delete different rows, and neither waits for a settlement.
-DELETE_OVER = """
+_ENDED = "state NOT IN ('queued', 'running')"
+_IN_PERIOD = "coalesce(finished_at, 0) >= %(since)s AND coalesce(finished_at, 0) < %(before)s"
+
+
+def _delete_over(which: str) -> str:
+    # SKIP LOCKED: two purges at once delete different rows, and neither waits for a settlement.
+    return f"""
 WITH gone AS (
     DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY(
-        SELECT id FROM evenbeat.runs
-        WHERE state NOT IN ('queued', 'running') AND coalesce(finished_at, 0) < %(before)s
+        SELECT id FROM evenbeat.runs WHERE {_ENDED} AND {_IN_PERIOD}{which}
         ORDER BY coalesce(finished_at, 0) LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED
     ))
-    RETURNING id
+    RETURNING id, coalesce(finished_at, 0) AS ended
 ), swept AS (
     DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
 )
-SELECT count(*) FROM gone
+SELECT count(*), max(ended) FROM gone
+"""
+
+
+DELETE_OVER = _delete_over("")
+# Passes over runs that stay inside the index.
+DELETE_OVER_EXCEPT = _delete_over(" AND state = ANY (%(states)s) AND tenant <> ALL (%(spared)s)")
+DELETE_OVER_OF_TENANT = _delete_over(" AND tenant = %(tenant)s AND state = %(state)s")
+# The instants at which the newest runs ended.
+SELECT_ENDS = f"""
+SELECT coalesce(finished_at, 0) FROM evenbeat.runs WHERE {_ENDED} AND state = ANY (%(states)s)
+ORDER BY coalesce(finished_at, 0) DESC LIMIT 1 OFFSET %(position)s - 1
+"""
+# An index scan for each state, which ends after as many entries as are asked for.
+SELECT_ENDS_OF_TENANT = f"""
+SELECT ended FROM unnest(CAST(%(states)s AS text[])) AS wanted (state), LATERAL (
+    SELECT coalesce(finished_at, 0) AS ended FROM evenbeat.runs
+    WHERE {_ENDED} AND tenant = %(tenant)s AND runs.state = wanted.state
+    ORDER BY coalesce(finished_at, 0) DESC LIMIT %(position)s
+) AS newest
+ORDER BY ended DESC LIMIT 1 OFFSET %(position)s - 1
 """
 DELETE_SKIPPED = """
 WITH gone AS (
@@ -84,11 +125,10 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """
-# Only expired records are deleted, even if the caller's clock is ahead.
 DELETE_EXPIRED = f"""
 WITH gone AS (
     DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM evenbeat.records WHERE expires < least(CAST(%(before)s AS bigint), {CLOCK})
+        SELECT ctid FROM evenbeat.records WHERE expires <= {CLOCK}
         ORDER BY expires LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED
     ))
@@ -96,6 +136,7 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """
+
 
 # -- Records and logs --------------------------------------------------------------------------------------
 
@@ -149,6 +190,14 @@ ORDER BY kind COLLATE "C", tenant COLLATE "C", key COLLATE "C"
 ON CONFLICT (kind, tenant, key)
 DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
 WHERE present.expires <= %(now)s
+"""
+# Overwrites, in the same order.
+PUT_RECORDS = f"""
+INSERT INTO evenbeat.records ({", ".join(RECORD)})
+SELECT {", ".join(RECORD)} FROM {rows_of(RECORD)}
+ORDER BY kind COLLATE "C", tenant COLLATE "C", key COLLATE "C"
+ON CONFLICT (kind, tenant, key)
+DO UPDATE SET version = excluded.version, body = excluded.body, expires = excluded.expires
 """
 CHANGE_RECORD = f"""
 UPDATE evenbeat.records SET version = %(version)s, body = %(body)s, expires = CAST(%(expires)s AS bigint)

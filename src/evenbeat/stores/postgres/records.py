@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
+from evenbeat.rules.limits import LIMIT
 from evenbeat.stores.postgres import past_statements as sql
+from evenbeat.stores.postgres.claim_statements import LOCK_LIMITS
 from evenbeat.stores.postgres.encoding import is_kept, json_text, marked, unmarked_at
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
 from evenbeat.stores.rows import RECORD, Row, read_record, record_row
@@ -25,9 +27,19 @@ def get(session: Session, kind: str, tenant: str, key: str, clock: int | None) -
 def put(transaction: Transaction, record: Record, expect: int | None, clock: int | None) -> bool:
     values = {**_fields(record), "expect": expect, "clock": clock}
     write = sql.ADD_RECORD if expect is None else sql.CHANGE_RECORD
-    written, present = transaction.commit("put record", [(write, values), (sql.SELECT_RECORD, values)])
+    locks: list[Statement] = [(LOCK_LIMITS, ())] if record.kind == LIMIT else []
+    *_, written, present = transaction.commit(
+        "put record", [*locks, (write, values), (sql.SELECT_RECORD, values)]
+    )
     # A repeated write finds the record that it has written.
     return bool(written) or _read(present) == [record]
+
+
+def overwriting(records: Sequence[Record]) -> list[Statement]:
+    """Return the statement that writes records, whether they exist or not. Return an empty list if there are
+    none."""
+    rows = [_fields(record) for record in records]
+    return [(sql.PUT_RECORDS, {"rows": json_text(rows)})] if rows else []
 
 
 def addition(records: Sequence[Record], now: Instant) -> list[Statement]:

@@ -1,4 +1,4 @@
-"""Adds, claims and settles runs."""
+"""Adds and settles runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
-from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import RunStatus, Settlement, settlement
 from evenbeat.stores.postgres import records
@@ -26,15 +24,13 @@ from evenbeat.stores.postgres.encoding import (
 )
 from evenbeat.stores.postgres.schedules import json_keys, json_notes
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
-from evenbeat.stores.rows import RUN, STATISTICS, Row, read_run, readable_runs, statistics_row
+from evenbeat.stores.rows import RUN, STATISTICS, Row, read_run, statistics_row
 
-_ID, _TENANT, _SCHEDULE, _STATE, _ATTEMPT, _RUN_AT, _LEASE_UNTIL, _FORMAT = (
-    RUN.index(name)
-    for name in ("id", "tenant", "schedule", "state", "attempt", "run_at", "lease_until", "format")
+_ID, _TENANT, _SCHEDULE, _STATE, _ATTEMPT, _LEASE_UNTIL, _FORMAT = (
+    RUN.index(name) for name in ("id", "tenant", "schedule", "state", "attempt", "lease_until", "format")
 )
 FREE_TEXT = tuple(RUN.index(name) for name in ("worker", "claim", "result", "error", "settled"))
 _FREE_TEXT_FIELDS = ("worker", "result", "error", "settled")
-PRIORITIES = range(9, -1, -1)
 
 
 def add(transaction: Transaction, runs: Sequence[RunRecord]) -> list[bool]:
@@ -59,145 +55,6 @@ def first_of_each(runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
     return first
 
 
-class Outlook:
-    """The due runs that a claim will probably find. Read without a lock, so it may be outdated."""
-
-    def __init__(self, row: Row) -> None:
-        self.servers_clock: Instant = row[0]
-        self.is_repetition: bool = row[1]
-        self.earliest: list[Instant | None] = row[2] or [None] * 10
-        """The first ``run_at`` of each priority, the highest first."""
-
-    @property
-    def next_due(self) -> Instant | None:
-        return min((run_at for run_at in self.earliest if run_at is not None), default=None)
-
-    def due(self, now: Instant) -> list[int]:
-        """Return the priorities that have due runs, the highest first."""
-        pairs = zip(PRIORITIES, self.earliest, strict=True)
-        return [priority for priority, run_at in pairs if run_at is not None and run_at <= now]
-
-
-def possible(wanted: Claim) -> Claim:
-    """Return the claim without tasks and queues whose names cannot be stored."""
-    tasks = wanted.tasks
-    if is_kept(*wanted.queues, *(tasks or ())):
-        return wanted
-    return replace(
-        wanted,
-        queues=tuple(filter(is_kept, wanted.queues)),
-        tasks=None if tasks is None else frozenset(filter(is_kept, tasks)),
-    )
-
-
-def outlook_statement(wanted: Claim) -> Statement:
-    values = {
-        "worker": marked(wanted.worker),
-        "token": marked(wanted.token),
-        "format": FORMAT,
-        "queues": list(dict.fromkeys(wanted.queues)),
-    }
-    if wanted.tasks is None:
-        return sql.OUTLOOK, values
-    return sql.OUTLOOK_OF_TASKS, {**values, "tasks": sorted(wanted.tasks)}
-
-
-class ClaimResult(NamedTuple):
-    """The result of a claim."""
-
-    claimed: Claimed
-    expected: int | None = None
-    """The highest priority that probably has more due runs; None if no run is due."""
-    to_quarantine: Sequence[UnreadableRow] = ()
-    """Rows that cannot be read. The claim has not changed them."""
-
-
-def claim(transaction: Transaction, wanted: Claim, guess: int, clock: int | None) -> ClaimResult:
-    """Claim runs.
-
-    ``guess`` is the priority to read in the first round trip, before the due priorities are known. It is
-    almost always right, so a claim takes two round trips: one reads and locks, one writes.
-    """
-    token = {"worker": marked(wanted.worker), "token": marked(wanted.token)}
-    known: list[Statement] = [(sql.LOCK_CLAIM, token), (sql.SELECT_CLAIMED, token), outlook_statement(wanted)]
-    guessed = _claimable(wanted, guess, wanted.limit, clock)
-    _, held, (row,), *of_guess = transaction.together("select claimable", [*known, *guessed])
-    if held:
-        # The worker repeats a claim whose reply was lost. The commit releases the rows locked above. It also
-        # reads the held runs again: another node may have taken over those whose lease has ended.
-        held, (row,) = transaction.commit(
-            "select claimed", [(sql.SELECT_CLAIMED, token), outlook_statement(wanted)]
-        )
-        return ClaimResult(Claimed(tuple(readable_runs(unmarked_at(held, FREE_TEXT))), Outlook(row).next_due))
-    due = min(wanted.now, transaction.now)
-    chosen: list[Row] = []
-    for priority in Outlook(row).due(due):
-        room = wanted.limit - len(chosen)
-        if room <= 0:
-            break
-        found = of_guess
-        if priority != guess:
-            found = transaction.together("select claimable", _claimable(wanted, priority, room, clock))
-        rows = [run for of_queue in found for run in of_queue]
-        if len(wanted.queues) > 1:
-            rows.sort(key=_order)
-        chosen += rows[:room]
-    return _take(transaction, wanted, chosen, due)
-
-
-def _order(row: Row) -> tuple[Instant, str]:
-    return row[_RUN_AT], row[_ID]
-
-
-def _claimable(wanted: Claim, priority: int, limit: int, clock: int | None) -> list[Statement]:
-    """Return the statements that select due runs of a priority, one for each queue."""
-    values: dict[str, object] = {
-        "priority": priority,
-        "now": wanted.now,
-        "clock": clock,
-        "format": FORMAT,
-        "limit": limit,
-    }
-    text = sql.SELECT_CLAIMABLE
-    if wanted.tasks is not None:
-        text = sql.SELECT_CLAIMABLE_OF_TASKS
-        values["tasks"] = sorted(wanted.tasks)
-    return [(text, {**values, "queue": queue}) for queue in dict.fromkeys(wanted.queues)]
-
-
-def _take(transaction: Transaction, wanted: Claim, chosen: list[Row], due: Instant) -> ClaimResult:
-    now = transaction.now
-    lease_until = now + wanted.lease
-    runs, to_quarantine = _read(chosen)
-    taken = [
-        replace(
-            run,
-            state="running",
-            attempt=run.attempt + 1,
-            worker=wanted.worker,
-            claim=wanted.token,
-            lease_until=lease_until,
-            started_at=now,
-        )
-        for run in runs
-    ]
-    statements: list[Statement] = []
-    if taken:
-        values = {
-            "worker": marked(wanted.worker),
-            "token": marked(wanted.token),
-            "lease_until": lease_until,
-            "started_at": now,
-            "ids": json_list([run.id for run in taken]),
-        }
-        statements.append((sql.CLAIM, values))
-    answers = transaction.commit("claim runs", [*statements, outlook_statement(wanted)])
-    coming = Outlook(answers[-1][0])
-    return ClaimResult(
-        Claimed(tuple(taken), coming.next_due), next(iter(coming.due(due)), None), to_quarantine
-    )
-
-
 class UnreadableRow(NamedTuple):
     """A row that cannot be read, and the reason."""
 
@@ -205,7 +62,7 @@ class UnreadableRow(NamedTuple):
     note: str
 
 
-def _read(rows: list[Row]) -> tuple[list[RunRecord], list[UnreadableRow]]:
+def read_rows(rows: list[Row]) -> tuple[list[RunRecord], list[UnreadableRow]]:
     """Return the runs, and the rows that cannot be read. Rows of a newer format are in neither list."""
     runs: list[RunRecord] = []
     to_quarantine: list[UnreadableRow] = []
@@ -252,24 +109,25 @@ def lost(
     )
     if len(rows) > limit:
         next_end = rows[limit][_LEASE_UNTIL] or 0
-    runs, to_quarantine = _read(rows[:limit])
+    runs, to_quarantine = read_rows(rows[:limit])
     return Lost(tuple(runs), next_end), to_quarantine
 
 
 def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
-    """Apply transitions. Return which are accepted, and whether a schedule may have been woken."""
+    """Apply transitions. Return which are accepted, and whether to hint: a schedule may have been woken, or a
+    slot of a limit freed."""
     locks = _gates(transitions)
     ids = json_list({transition.run for transition in transitions if is_kept(transition.run)})
     *gates, found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])
     statuses = {
-        run_id: RunStatus(state, attempt, unmarked(settled), lease_until)
-        for run_id, state, attempt, settled, lease_until in found
+        run_id: RunStatus(state, attempt, unmarked(settled), lease_until, cohort)
+        for run_id, state, attempt, settled, lease_until, cohort in found
     }
     revisions = {(row[0], row[1]): (row[2], row[3]) for rows in gates for row in rows}
     done = settlement(transitions, statuses, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
     transaction.commit("settle runs", _written(done, wakes, transaction.now))
-    return done.answers, bool(wakes)
+    return done.answers, bool(wakes) or done.frees
 
 
 def _gates(transitions: Sequence[Transition]) -> list[Statement]:

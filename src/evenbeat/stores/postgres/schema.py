@@ -11,7 +11,7 @@ request), so a heartbeat updates no index (a HOT update).
 
 from __future__ import annotations
 
-KNOWN = 2
+KNOWN = 3
 """The version of the schema that this version of Evenbeat uses."""
 
 META = """
@@ -230,6 +230,31 @@ _RUNS_TRACE = """
 ALTER TABLE evenbeat.runs ADD COLUMN trace text
 """
 
+_RUNS_COHORT = """
+ALTER TABLE evenbeat.runs ADD COLUMN cohort text COLLATE "C"
+"""
+_RUNS_UNIQUE_KEY = """
+ALTER TABLE evenbeat.runs ADD COLUMN unique_key text
+"""
+
+# Replaces the index of version 1, and has the order of claiming. Each queue, priority and tenant is a range,
+# so a claim goes from one tenant to the next without reading the runs in between. Runs with a cohort are
+# apart from the others, each cohort a range, so a claim passes over those that wait for a limit. With task
+# and format at the end, a claim skips runs that this node cannot execute without reading their rows.
+_DROP_RUNS_CLAIMABLE = """
+DROP INDEX evenbeat.runs_claimable
+"""
+_RUNS_CLAIMABLE_IN_TURN = """
+CREATE INDEX runs_claimable ON evenbeat.runs (queue, cohort, priority, tenant, run_at, id, task, format)
+    WHERE state = 'queued'
+"""
+
+# For retention rules: the ended runs of one tenant and state, in the order of their ends.
+_RUNS_ENDED = """
+CREATE INDEX runs_ended ON evenbeat.runs (tenant, state, coalesce(finished_at, 0))
+    WHERE state NOT IN ('queued', 'running')
+"""
+
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
@@ -253,6 +278,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _LOGS,
     ),
     2: (_RUNS_TRACE,),
+    3: (_RUNS_COHORT, _RUNS_UNIQUE_KEY, _DROP_RUNS_CLAIMABLE, _RUNS_CLAIMABLE_IN_TURN, _RUNS_ENDED),
 }
 """The statements that migrate to each version from the previous one. A released migration never changes."""
 

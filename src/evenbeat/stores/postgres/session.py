@@ -36,6 +36,17 @@ T = TypeVar("T")
 _EVENTS = {Wait.R: select.POLLIN, Wait.W: select.POLLOUT, Wait.RW: select.POLLIN | select.POLLOUT}
 
 
+class _Pipeline(psycopg.Pipeline):
+    """A pipeline that ends with a Sync.
+
+    psycopg sends a Flush after it. The server starts its timeout of idle transactions after the Sync and
+    stops it when it reads the Flush: it would wait for a frozen client for ever.
+    """
+
+    def _fetch_gen(self, *, flush: bool) -> Generator[Any, Any, None]:
+        return super()._fetch_gen(flush=False)
+
+
 class TimedConnection(psycopg.Connection[Row]):
     """A connection whose commands fail at a deadline."""
 
@@ -43,6 +54,12 @@ class TimedConnection(psycopg.Connection[Row]):
     """By the monotonic clock; set before each command."""
     is_unreplicated = False
     """Whether the server has warned that it committed before a synchronous standby confirmed it."""
+
+    @contextlib.contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        self._pipeline = _Pipeline(self)
+        with super().pipeline() as pipeline:
+            yield pipeline
 
     def note(self, notice: psycopg.errors.Diagnostic) -> None:
         """Note a warning of the server."""

@@ -56,6 +56,7 @@ _NUMBERS = frozenset(
         "at",
         "version",
         "expires",
+        "room",
     )
 )
 _FLAGS = frozenset(("cancel_requested", "is_gate"))
@@ -79,10 +80,10 @@ def listed(placeholder: str) -> str:
 # -- Transactions ------------------------------------------------------------------------------------------
 
 # The time at which the transaction began, by the server's clock; a given ``clock`` overrides it.
-_SERVERS_CLOCK = "CAST(floor(extract(epoch FROM now()) * 1000) AS bigint)"
-CLOCK = f"coalesce(CAST(%(clock)s AS bigint), {_SERVERS_CLOCK})"
+SERVERS_CLOCK = "CAST(floor(extract(epoch FROM now()) * 1000) AS bigint)"
+CLOCK = f"coalesce(CAST(%(clock)s AS bigint), {SERVERS_CLOCK})"
 
-GET_CLOCK = f"SELECT {_SERVERS_CLOCK}"
+GET_CLOCK = f"SELECT {SERVERS_CLOCK}"
 
 # Overrides the isolation level and the access mode that a role or a database may set.
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -102,7 +103,7 @@ DURABLE = """
 # sort all due rows.
 SETTINGS = f"""
 SELECT
-    {CLOCK}, {_SERVERS_CLOCK}, {DURABLE},
+    {CLOCK}, {SERVERS_CLOCK}, {DURABLE},
     set_config('lock_timeout', %(lock_timeout)s, true),
     set_config('statement_timeout', %(statement_timeout)s, true),
     set_config('idle_in_transaction_session_timeout', %(idle_timeout)s, true),
@@ -122,7 +123,7 @@ ORDER BY wake_at LIMIT 1
 """
 
 # If nothing is due, firing reads one index entry, and takes no lock.
-SELECT_NEXT_WAKE = f"SELECT ({_NEXT_WAKE}), {_SERVERS_CLOCK}"
+SELECT_NEXT_WAKE = f"SELECT ({_NEXT_WAKE}), {SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
 
 # "declared" may be long, and firing does not need it.
@@ -256,69 +257,6 @@ SELECT_PRESENT = f"SELECT id FROM evenbeat.runs WHERE id = {listed('ids')}"
 
 # -- Runs --------------------------------------------------------------------------------------------------
 
-_OF_TASKS = "AND task = ANY (CAST(%(tasks)s AS text[]))"
-
-
-def _outlook(condition: str) -> str:
-    return f"""
-SELECT
-    {_SERVERS_CLOCK},
-    EXISTS (
-        SELECT 1 FROM evenbeat.runs WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
-    ),
-    ARRAY(
-        SELECT min(first.run_at)
-        FROM generate_series(9, 0, -1) AS level
-        CROSS JOIN unnest(CAST(%(queues)s AS text[])) AS wanted
-        LEFT JOIN LATERAL (
-            SELECT run_at FROM evenbeat.runs
-            WHERE state = 'queued' AND queue = wanted AND priority = level
-              AND format <= %(format)s {condition}
-            ORDER BY run_at LIMIT 1
-        ) AS first ON TRUE
-        GROUP BY level ORDER BY level DESC
-    )
-"""
-
-
-# Returns the first entry of each range that a claim reads, the highest priority first, and whether the claim
-# holds runs already. Takes 10 seeks per queue. So an idle worker learns with one read when to claim again.
-OUTLOOK = _outlook("")
-OUTLOOK_OF_TASKS = _outlook(_OF_TASKS)
-
-# A repeated claim waits here until the first try, whose reply was lost, has ended, and then finds its runs.
-LOCK_CLAIM = "SELECT pg_advisory_xact_lock(hashtextextended(%(token)s, 0))"
-
-
-def _claimable(condition: str) -> str:
-    return f"""
-SELECT {RUN_COLUMNS} FROM evenbeat.runs
-WHERE state = 'queued' AND queue = %(queue)s AND priority = %(priority)s
-  AND run_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s {condition}
-ORDER BY run_at, id LIMIT %(limit)s
-FOR UPDATE SKIP LOCKED
-"""
-
-
-# Reads one range of the index for each queue and priority. The range ends at "now", so the statement never
-# reads runs that are due later.
-SELECT_CLAIMABLE = _claimable("")
-SELECT_CLAIMABLE_OF_TASKS = _claimable(_OF_TASKS)
-
-# 20 us a run in batches of 500, together with the reads before it; 39 us in batches of 100.
-CLAIM = f"""
-UPDATE evenbeat.runs
-SET state = 'running', attempt = attempt + 1, worker = %(worker)s, claim = %(token)s,
-    lease_until = %(lease_until)s, started_at = %(started_at)s
-WHERE id = {listed("ids")}
-"""
-
-SELECT_CLAIMED = f"""
-SELECT {RUN_COLUMNS} FROM evenbeat.runs
-WHERE state = 'running' AND worker = %(worker)s AND claim = %(token)s
-ORDER BY priority DESC, run_at, id
-"""
-
 # An unreadable run would stay at the head of its queue forever.
 FAIL_UNREADABLE = f"""
 UPDATE evenbeat.runs AS run
@@ -353,7 +291,7 @@ FOR UPDATE OF schedule
 """
 
 LOCK_RUNS = f"""
-SELECT id, state, attempt, settled, lease_until FROM evenbeat.runs WHERE id = {listed("ids")}
+SELECT id, state, attempt, settled, lease_until, cohort FROM evenbeat.runs WHERE id = {listed("ids")}
 ORDER BY id FOR UPDATE
 """
 

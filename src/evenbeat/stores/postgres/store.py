@@ -22,17 +22,22 @@ from evenbeat.core.records import (
 )
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.base import (
+    EVERYTHING,
+    ActiveCounts,
     Claim,
     Claimed,
+    EndedRuns,
     Fired,
     Lost,
     Page,
     PlanFunction,
+    Purged,
     QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
     Setting,
+    TenantCounts,
     Write,
     Written,
     check_limit,
@@ -40,13 +45,16 @@ from evenbeat.stores.base import (
 from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.postgres import (
+    claims,
     history,
     joining,
+    outlook,
     records,
     runs,
     schedules,
     schema,
     server_checks,
+    tenants,
     upgrades,
 )
 from evenbeat.stores.postgres import statements as sql
@@ -101,8 +109,8 @@ class PostgresStore:
         self._connections = connections
         self._more_is_due = False
         """Whether the last fire has left due schedules."""
-        self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], int] = {}
-        """The priority of which more runs were due after the last claim, by queues and tasks of claims."""
+        self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], outlook.Guess] = {}
+        """What was due after the last claim, by queues and tasks of claims."""
         self._waker = Waker(NotifyTransport(self.location, self._connections, timeout))
 
     def open(self) -> None:
@@ -231,38 +239,38 @@ class PostgresStore:
 
     def claim_runs(self, claim: Claim) -> Claimed:
         # As in fire_due: an idle worker reads and locks nothing; a busy one has a guess.
-        claim = runs.possible(claim)
+        claim = outlook.possible(claim)
         kind = (claim.queues, claim.tasks)
         guess = self._guesses.pop(kind, None)
         if guess is None or claim.limit <= 0:
-            outlook, now = self._read_outlook(claim)
-            due = outlook.due(now) if claim.limit > 0 else []
-            if not due and not outlook.is_repetition:
-                return Claimed((), outlook.next_due)
-            guess = due[0] if due else 0
+            found, now = self._read_outlook(claim)
+            guess = found.guess(claim, now)
+            if not found.is_repetition and (guess is None or claim.limit <= 0):
+                return Claimed((), found.next_claim(now))
         clock = self._clock()
         with self._connections.write(clock) as transaction:
-            taken = runs.claim(transaction, claim, guess, clock)
+            taken = claims.claim(transaction, claim, guess, clock)
         if taken.expected is not None:
             self._guesses[kind] = taken.expected
         self._fail(taken.to_quarantine)
         return taken.claimed
 
-    def _read_outlook(self, claim: Claim) -> tuple[runs.Outlook, Instant]:
+    def _read_outlook(self, claim: Claim) -> tuple[outlook.Outlook, Instant]:
         sent = self._server_clock.mark()
-        with self._connections.read() as session:
-            outlook = runs.Outlook(session.rows("select next due", *runs.outlook_statement(claim))[0])
-        self._server_clock.update(outlook.servers_clock, sent)
         clock = self._clock()
-        return outlook, min(claim.now, outlook.servers_clock if clock is None else clock)
+        with self._connections.read() as session:
+            (row,) = session.rows("select next due", *outlook.outlook_statement(claim, clock))
+        found = outlook.Outlook(row)
+        self._server_clock.update(found.servers_clock, sent)
+        return found, min(claim.now, found.servers_clock if clock is None else clock)
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         answers: list[bool] = []
         for part in batches(transitions, _RUNS_A_STEP, weight):
             with self._write() as transaction:
-                accepted, woken = runs.settle(transaction, part)
+                accepted, is_awaited = runs.settle(transaction, part)
             answers += accepted
-            if woken:
+            if is_awaited:
                 self.hint()
         return answers
 
@@ -281,6 +289,7 @@ class PostgresStore:
         if to_quarantine:
             with self._write() as transaction:
                 runs.fail_unreadable(transaction, to_quarantine)
+            self.hint()  # a slot of a limit may be free
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as session:
@@ -289,6 +298,10 @@ class PostgresStore:
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
         with self._connections.read() as session:
             return history.count_queues(session, now, since)
+
+    def count_active(self, now: Instant) -> list[ActiveCounts]:
+        with self._connections.read() as session:
+            return history.count_active(session, now)
 
     def find_skipped(
         self,
@@ -307,11 +320,18 @@ class PostgresStore:
         with self._connections.read() as session:
             return history.statistics(session, keys)
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         check_limit(limit)
         clock = self._clock()
         with self._connections.write(clock) as transaction:
-            return history.purge(transaction, finished_before, limit, clock)
+            return history.purge(transaction, finished_before, limit, clock, runs)
+
+    def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
+        with self._connections.read() as session:
+            return history.ended_at(session, position, tenant, states)
+
+    def check_indexes(self, limit: int, *, mend: bool) -> list[str]:
+        return []
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         with self._connections.read() as session:
@@ -339,6 +359,15 @@ class PostgresStore:
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._write() as transaction:
             return records.delete(transaction, kind, tenant, key, version)
+
+    def count_tenants(self, tenant: str | None = None) -> list[TenantCounts]:
+        with self._connections.read() as session:
+            return tenants.count(session, tenant)
+
+    def purge_tenant(self, tenant: str, kinds: Sequence[str], limit: int) -> int:
+        check_limit(limit)
+        with self._connections.write(self._clock()) as transaction:
+            return tenants.purge(transaction, tenant, kinds, limit)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._write() as transaction:

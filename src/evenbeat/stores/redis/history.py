@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
-from evenbeat.core.instants import Instant
+from msgspec.structs import replace
+
+from evenbeat.core.instants import FIRST, Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, LogChunk, RunRecord, RunState, Statistics
-from evenbeat.stores.base import Page, QueueCounts, RunQuery
+from evenbeat.rules.limits import read_cohort
+from evenbeat.stores.base import ActiveCounts, EndedRuns, Page, Purged, QueueCounts, RunQuery
 from evenbeat.stores.batching import batches
 from evenbeat.stores.pages import read_run_cursor, run_page
 from evenbeat.stores.queue_counts import added_up
@@ -16,7 +20,10 @@ from evenbeat.stores.redis.session import Session
 
 # How many runs one script reads or deletes: at most 2 ms.
 READ_LIMIT = 500
+# How many runs a purge that spares some looks at before it returns.
+_MOST_LOOKED = 20_000
 _RUNNING = frozenset(("running",))
+_Group: TypeAlias = tuple[str, str, int, str, str | None]
 
 
 def find(session: Session, query: RunQuery) -> Page[RunRecord]:
@@ -212,6 +219,68 @@ def count_queues(session: Session, now: Instant, since: Instant) -> list[QueueCo
     return added_up(parts)
 
 
+def count_active(session: Session, now: Instant) -> list[ActiveCounts]:
+    """Count active runs by group. The queued runs of an index are a group, and are not read."""
+    counts: dict[_Group, ActiveCounts] = {}
+    indexes = [index for _, index in _ready(session)]
+    for start in range(0, len(indexes), READ_LIMIT):
+        part = indexes[start : start + READ_LIMIT]
+        (rows,) = session.run("count_lines", [part, now])
+        for index, (due, total, first) in zip(part, rows, strict=True):
+            group = _group_of(index)
+            if group is not None and total:
+                more = _counts(group, due=due, later=total - due, oldest_due=first if due else None)
+                counts[group] = _with(counts.get(group), more)
+    names = ("tenant", "queue", "priority", "task", "cohort")
+    for _, _, (tenant, queue, priority, task, cohort) in _walk(session, "leases", "-inf", names):
+        if tenant is not None and queue is not None and task is not None and (priority or "").isdigit():
+            group = (tenant, queue, int(priority or 0), task, cohort)
+            counts[group] = _with(counts.get(group), _counts(group, running=1))
+    return list(counts.values())
+
+
+def _group_of(index: str) -> _Group | None:
+    """Return the group of runs of an index of queued ones; None if its name can't be read."""
+    kind, _, name = index.partition(":")
+    try:
+        if kind.startswith("cohort"):
+            parts = read_cohort(name)
+            return parts.tenant, parts.queue, parts.priority, parts.task, name
+        queue, priority, tenant, task = name.split(":", 3)
+        return tenant, queue, int(priority), task, None
+    except ValueError:
+        return None
+
+
+def _counts(
+    group: _Group, *, due: int = 0, later: int = 0, running: int = 0, oldest_due: Instant | None = None
+) -> ActiveCounts:
+    tenant, queue, priority, task, cohort = group
+    return ActiveCounts(
+        tenant=tenant,
+        queue=queue,
+        priority=priority,
+        task=task,
+        cohort=cohort,
+        due=due,
+        later=later,
+        running=running,
+        oldest_due=oldest_due,
+    )
+
+
+def _with(counts: ActiveCounts | None, more: ActiveCounts) -> ActiveCounts:
+    if counts is None:
+        return more
+    return replace(
+        counts,
+        due=counts.due + more.due,
+        later=counts.later + more.later,
+        running=counts.running + more.running,
+        oldest_due=min((at for at in (counts.oldest_due, more.oldest_due) if at is not None), default=None),
+    )
+
+
 def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
     found: list[Statistics] = []
     for start in range(0, len(keys), READ_LIMIT):
@@ -260,13 +329,76 @@ def read_log(session: Session, run: str) -> list[LogChunk]:
     return sorted(chunks, key=lambda chunk: (chunk.attempt, chunk.seq))
 
 
-def purge(session: Session, finished_before: Instant, limit: int) -> int:
-    gone = 0
+def purge(session: Session, finished_before: Instant, limit: int, runs: EndedRuns) -> Purged:
+    """Delete old rows, in scripts of a few milliseconds: the server does nothing else meanwhile."""
+    gone = looked = skip = 0
+    since = runs.since
     while gone < limit:
         part = min(limit - gone, READ_LIMIT)
-        (deleted,) = session.run("purge", [finished_before, part])
+        deleted, last, kept = session.run(
+            "purge",
+            [
+                finished_before,
+                False if since is None else since,
+                part,
+                skip,
+                list(runs.states),
+                runs.tenant or False,
+                list(runs.spared),
+                runs.others,
+            ],
+        )
         session.committed()
         gone += deleted
-        if deleted < part:
-            break
-    return gone
+        looked += part
+        if last is None:
+            if deleted < part:
+                return Purged(gone, finished_before)
+        elif int(last) != since:
+            since, skip = int(last), kept
+            if looked >= _MOST_LOOKED:
+                break
+        else:
+            skip = kept
+    return Purged(gone, FIRST if runs.tenant is not None or since is None else since)
+
+
+def ended_at(
+    session: Session, position: int, tenant: str | None, states: Sequence[RunState]
+) -> Instant | None:
+    """Return when the run at a position ended. Finds the end by halving the time: each step counts the runs
+    that ended later, by the indexes of tenants and states alone."""
+    if position < 1 or not states:
+        return None
+    if tenant is None and FINAL_STATES.issubset(states):
+        key, at = f"{session.location.base}over", position - 1
+        found: list[str] = session.execute("read ends", "ZREVRANGE", key, at, at, "WITHSCORES")
+        return int(found[1]) if found else None
+    kept = [[owner, state] for owner in _owners(session, tenant) for state in states]
+    low, high = 0, session.now() + 1
+
+    def later(instant: Instant) -> int:
+        """Count the runs that ended at an instant or later."""
+        (number,) = session.run("count_ended", [instant, kept])
+        return int(number)
+
+    if later(low) < position:
+        return None
+    # Runs never end in the future, unless the clock was set back.
+    while later(high) >= position:
+        low, high = high, high + (high - low) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if later(middle) >= position:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _owners(session: Session, tenant: str | None) -> list[str]:
+    """Return a tenant, or all tenants that have runs."""
+    if tenant is not None:
+        return [tenant]
+    fields: list[str] = session.execute("read tenants", "HKEYS", f"{session.location.base}counts")
+    return sorted({field.rpartition(" ")[0] for field in fields})

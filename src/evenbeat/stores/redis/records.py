@@ -34,6 +34,16 @@ def get(session: Session, kind: str, tenant: str, key: str) -> Record | None:
     return None if found is None else _record(kind, [tenant, key, *found])
 
 
+def get_many(session: Session, kind: str, tenant: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return the bodies of records by key, of those that exist."""
+    found: dict[str, str] = {}
+    for start in range(0, len(keys), READ_LIMIT):
+        part = keys[start : start + READ_LIMIT]
+        (bodies,) = session.run("get_records", [kind, tenant, part])
+        found |= {key: body for key, body in zip(part, bodies, strict=True) if body is not None}
+    return found
+
+
 def put(session: Session, record: Record, expect: int | None) -> bool:
     expected = False if expect is None else number_text(expect)
     (is_there,) = session.run("put_record", [*record_row(record), expected])

@@ -81,6 +81,7 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     execution: msgspec.Raw
     fired_by: str | None = None
     trace: str | None = None
+    unique_key: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -148,6 +149,7 @@ RUN = (
     "definition",
     "payload",
     "schedule",
+    "cohort",
     "worker",
     "claim",
     "result",
@@ -296,6 +298,7 @@ def run_fields(r: RunRecord) -> list[str]:
         execution=raw_policy(r.execution),
         fired_by=r.fired_by,
         trace=r.trace,
+        unique_key=r.unique_key,
     )
     fields = [
         "state",
@@ -326,6 +329,7 @@ def run_fields(r: RunRecord) -> list[str]:
         fields += ("payload", r.payload)
     for name, text in (
         ("schedule", r.schedule),
+        ("cohort", r.cohort),
         ("worker", r.worker),
         ("claim", r.claim),
         ("result", r.result),
@@ -359,7 +363,7 @@ def new_run(r: RunRecord) -> list[object]:
         r.tenant,
         False if r.schedule is None else path_of(r.tenant, r.schedule),
         r.format,
-        f"{r.queue}:{r.priority}:{r.task}",
+        f"{r.queue}:{r.priority}:{r.tenant}:{r.task}",
         r.state,
         r.run_at,
         r.created_at,
@@ -368,6 +372,7 @@ def new_run(r: RunRecord) -> list[object]:
         r.worker or False,
         r.claim or False,
         fields,
+        r.cohort or False,
     ]
 
 
@@ -410,6 +415,8 @@ def read_run(fields: Fields) -> RunRecord:
             error=get("error"),
             fired_by=rest.fired_by,
             trace=rest.trace,
+            cohort=get("cohort"),
+            unique_key=rest.unique_key,
             earlier=get("earlier"),
             settled=get("settled"),
             format=int(fields["format"]),

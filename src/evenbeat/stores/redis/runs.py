@@ -13,6 +13,7 @@ from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.redis.encoding import Fields, fields_of, instant_text, member_of, number_text, path_of
+from evenbeat.stores.redis.limited import Batch, LimitedClaims
 from evenbeat.stores.redis.records import record_row
 from evenbeat.stores.redis.rows import new_run, read_run
 from evenbeat.stores.redis.schedules import FAMILIES
@@ -20,6 +21,8 @@ from evenbeat.stores.redis.session import Session
 
 # How many runs one script handles. This takes some 10 ms, in which the server executes no other command.
 BATCH = 1000
+# Outcomes of the script that claims.
+_HELD, _LIMITED = 1, 2
 
 
 def size_of(run: RunRecord) -> int:
@@ -35,46 +38,62 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
     return answers
 
 
-def claim(session: Session, wanted: Claim) -> Claimed:
-    """Claim runs. A large claim calls the script several times, always with the same token: so a repeated
-    claim finds all its runs."""
+def claim(session: Session, wanted: Claim, limited: LimitedClaims) -> tuple[Claimed, bool]:
+    """Claim runs. Return them, and whether a slot of a limit became free.
+
+    A large claim takes several steps, always with the same token: so a repeated claim finds all its runs.
+    """
     runs: list[RunRecord] = []
     to_quarantine: list[tuple[str, Exception]] = []
-    tasks = False if wanted.tasks is None else sorted(wanted.tasks)
-    goes_on = False
     taken = 0
+    goes_on = False
     while True:
         room = min(wanted.limit - taken, BATCH)
-        due_by, next_due, is_repetition, rows, lease_until, now = session.run(
-            "claim",
-            [
-                wanted.worker,
-                wanted.token,
-                room,
-                wanted.now,
-                wanted.lease,
-                list(dict.fromkeys(wanted.queues)),
-                tasks,
-                FAMILIES,
-                int(goes_on),
-                BYTES,
-            ],
-        )
-        for attempt, flat in rows:
+        batch = limited.take(wanted, room, goes_on) if limited.are_expected else None
+        if batch is None:
+            batch = _take(session, wanted, room, goes_on)
+        if batch is None:
+            limited.are_expected = True
+            continue
+        for attempt, flat in batch.rows:
             fields = fields_of(flat)
-            if not is_repetition:
-                fields |= _taken(wanted, attempt, lease_until, now)
+            if not batch.is_repetition:
+                fields |= _taken(wanted, attempt, batch.lease_until, batch.now)
             _read_into(runs, to_quarantine, fields)
-        taken += len(rows)
+        taken += len(batch.rows)
         goes_on = True
-        if rows:
+        if batch.rows:
             session.committed()
-        if is_repetition or not rows or taken >= wanted.limit or next_due is None or next_due > due_by:
+        if batch.is_repetition or batch.is_over or taken >= wanted.limit:
             break
-    if is_repetition:
+    if batch.is_repetition:
         runs.sort(key=lambda run: (-run.priority, run.run_at, run.id))
-    _quarantine(session, to_quarantine)
-    return Claimed(tuple(runs), next_due)
+    frees = _quarantine(session, to_quarantine)
+    return Claimed(tuple(runs), batch.next_due), frees
+
+
+def _take(session: Session, wanted: Claim, room: int, goes_on: bool) -> Batch | None:
+    """Claim runs in one script; None if there are limits."""
+    due_by, next_due, outcome, rows, lease_until, now = session.run(
+        "claim",
+        [
+            wanted.worker,
+            wanted.token,
+            room,
+            wanted.now,
+            wanted.lease,
+            list(dict.fromkeys(wanted.queues)),
+            False if wanted.tasks is None else sorted(wanted.tasks),
+            FAMILIES,
+            int(goes_on),
+            BYTES,
+            wanted.turn,
+        ],
+    )
+    if outcome == _LIMITED:
+        return None
+    is_over = not rows or next_due is None or next_due > due_by
+    return Batch(rows, next_due, outcome == _HELD, is_over, lease_until, now)
 
 
 def _taken(wanted: Claim, attempt: int, lease_until: Instant, now: Instant) -> Fields:
@@ -97,25 +116,30 @@ def _read_into(runs: list[RunRecord], to_quarantine: list[tuple[str, Exception]]
             to_quarantine.append((fields["id"], error))
 
 
-def _quarantine(session: Session, to_quarantine: Iterable[tuple[str, Exception]]) -> None:
+def _quarantine(session: Session, to_quarantine: Iterable[tuple[str, Exception]]) -> bool:
+    """Set runs to failed. Return whether a slot of a limit became free."""
     rows = [[run_id, quarantine_note(error)] for run_id, error in to_quarantine]
-    if rows:
-        session.run("fail_runs", rows)
-        session.committed()
+    if not rows:
+        return False
+    (freed,) = session.run("fail_runs", rows)
+    session.committed()
+    return bool(freed)
 
 
-def lost(session: Session, ended_by: Instant, limit: int) -> Lost:
+def lost(session: Session, ended_by: Instant, limit: int) -> tuple[Lost, bool]:
+    """Find lost runs. Return them, and whether a slot of a limit became free."""
     runs: list[RunRecord] = []
     to_quarantine: list[tuple[str, Exception]] = []
     next_end, rows = session.run("lost_runs", [ended_by, limit])
     for flat in rows:
         _read_into(runs, to_quarantine, fields_of(flat))
-    _quarantine(session, to_quarantine)
-    return Lost(tuple(runs), next_end)
+    frees = _quarantine(session, to_quarantine)
+    return Lost(tuple(runs), next_end), frees
 
 
 def settle(session: Session, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
-    """Apply transitions. Return which are accepted, and whether a schedule was woken."""
+    """Apply transitions. Return which are accepted, and whether a schedule was woken or a slot of a limit
+    became free."""
     answers: list[bool] = []
     is_woken = False
     for part in batches(transitions, BATCH, weight):

@@ -20,28 +20,34 @@ from evenbeat.core.records import (
 )
 from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable
 from evenbeat.stores.base import (
+    EVERYTHING,
+    ActiveCounts,
     Claim,
     Claimed,
+    EndedRuns,
     Fired,
     Lost,
     Page,
     PlanFunction,
+    Purged,
     QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
     Setting,
+    TenantCounts,
     Write,
     Written,
     check_limit,
 )
-from evenbeat.stores.redis import history, ledger, records, runs, schedules, server_checks
+from evenbeat.stores.redis import history, indexes, ledger, records, runs, schedules, server_checks, tenants
+from evenbeat.stores.redis.limited import LimitedClaims
 from evenbeat.stores.redis.location import read_location
 from evenbeat.stores.redis.session import OnCommand, Session
 from evenbeat.stores.redis.waking import ChannelTransport
 from evenbeat.stores.waking import Waker
 
-KNOWN = 1
+KNOWN = 2
 """The version of the key layout that this version of Evenbeat uses."""
 
 _log = logging.getLogger("evenbeat.store")
@@ -71,6 +77,7 @@ class RedisStore:
         self.location = read_location(url, prefix)
         self._session = Session(self.location, timeout, clock, on_command)
         self._firing = schedules.Firing(self._session, secrets.token_hex(4))
+        self._limited = LimitedClaims(self._session)
         self._waker = Waker(ChannelTransport(self._session))
 
     def open(self) -> None:
@@ -81,6 +88,8 @@ class RedisStore:
             version = self._read_version(found)
             if version > KNOWN:
                 raise SchemaTooNew(version, KNOWN)
+            if version < KNOWN:
+                raise StoreUnavailable(f"{self.location.shown}: {self._cannot_upgrade(version)}")
             self._session.committed()
         except BaseException:
             if not was_open:
@@ -118,8 +127,19 @@ class RedisStore:
         if not self._session.opened:
             self._session.close()
         version = 0 if found is None else self._read_version(found)
-        return Schema(
-            version, KNOWN, f"HSET {self.location.meta} schema {KNOWN}\n" if version < KNOWN else ""
+        script = ""
+        if version == 0:
+            script = f"HSET {self.location.meta} schema {KNOWN}\n"
+        elif version < KNOWN:
+            script = f"# {self._cannot_upgrade(version)}\n"
+        return Schema(version, KNOWN, script)
+
+    def _cannot_upgrade(self, version: int) -> str:
+        """Say what to do about keys of a layout that was never released, which a worker would not find its
+        runs in."""
+        return (
+            f"the keys have layout {version} of an unreleased version, this one uses {KNOWN}; "
+            f"give another prefix, or delete the keys {self.location.base}*"
         )
 
     def server(self) -> list[Setting]:
@@ -153,11 +173,14 @@ class RedisStore:
         )
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        return runs.claim(self._session, claim)
+        claimed, frees = runs.claim(self._session, claim, self._limited)
+        if frees:
+            self.hint()
+        return claimed
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
-        answers, woken = runs.settle(self._session, transitions)
-        if woken:
+        answers, is_hint_due = runs.settle(self._session, transitions)
+        if is_hint_due:
             self.hint()
         return answers
 
@@ -165,13 +188,19 @@ class RedisStore:
         return history.find(self._session, query)
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
-        return runs.lost(self._session, ended_by, check_limit(limit))
+        lost, frees = runs.lost(self._session, ended_by, check_limit(limit))
+        if frees:
+            self.hint()
+        return lost
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._session, tenant)
 
     def count_queues(self, now: Instant, since: Instant) -> list[QueueCounts]:
         return history.count_queues(self._session, now, since)
+
+    def count_active(self, now: Instant) -> list[ActiveCounts]:
+        return history.count_active(self._session, now)
 
     def find_skipped(
         self,
@@ -187,8 +216,14 @@ class RedisStore:
     def statistics(self, keys: Sequence[tuple[str, str]]) -> list[Statistics]:
         return history.statistics(self._session, keys)
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
-        return history.purge(self._session, finished_before, check_limit(limit))
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return history.purge(self._session, finished_before, check_limit(limit), runs)
+
+    def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
+        return history.ended_at(self._session, position, tenant, states)
+
+    def check_indexes(self, limit: int, *, mend: bool) -> list[str]:
+        return indexes.check(self._session, limit, mend=mend)
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         return records.get(self._session, kind, tenant, key)
@@ -211,6 +246,12 @@ class RedisStore:
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         return records.delete(self._session, kind, tenant, key, version)
+
+    def count_tenants(self, tenant: str | None = None) -> list[TenantCounts]:
+        return tenants.count(self._session, tenant)
+
+    def purge_tenant(self, tenant: str, kinds: Sequence[str], limit: int) -> int:
+        return tenants.purge(self._session, tenant, kinds, check_limit(limit))
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         history.append_log(self._session, chunks)

@@ -137,19 +137,20 @@ class Connections:
     ) -> Iterator[Session]:
         self._check_process()
         me = threading.get_ident()
+        pid = self._pid
         with self._state:
             # Threads that use a connection already may go on: the fork waits for them.
-            self._state.wait_for(lambda: not self._forking or me in self._users)
+            while self._forking and me not in self._users:
+                self._state.wait()
             self._users.append(me)
-        held: Session | None = None
-        pid = self._pid
+            held = take()
+            if held is not None:
+                self._in_use.append(held)
         try:
-            with self._state:
-                held = take()
             if held is None:
                 held = self._connect(create)
-            with self._state:
-                self._in_use.append(held)
+                with self._state:
+                    self._in_use.append(held)
             yield held
         finally:
             # In the child of a fork inside this block, the connection belongs to the parent.
@@ -159,7 +160,8 @@ class Connections:
                     if held is not None and held in self._in_use:
                         self._in_use.remove(held)
                     kept = held is not None and not held.broken and self._opened and keep(held)
-                    self._state.notify_all()
+                    if self._forking:
+                        self._state.notify_all()
                 if held is not None and not kept:
                     self._check_descriptors()
                     self._discard([held])

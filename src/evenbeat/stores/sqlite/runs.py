@@ -1,4 +1,4 @@
-"""Runs: added, claimed, settled. Functions of an open transaction, which holds the write lock."""
+"""Runs: added, settled, and lost. Functions of an open transaction, which holds the write lock."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import FORMAT, RunRecord, Transition
-from evenbeat.stores.base import Claim, Claimed, Lost
+from evenbeat.core.records import RunRecord, Transition
+from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, settlement
 from evenbeat.stores.rows import RUN, Row, read_run, readable_runs, statistics_row
@@ -37,64 +37,7 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
     return answers
 
 
-def outlook(session: Session, wanted: Claim) -> tuple[Instant | None, bool]:
-    """Return when the claim could next take a run, and whether it holds runs already."""
-    statement, tasks = sql.OUTLOOK, []
-    if wanted.tasks is not None:
-        statement, tasks = sql.OUTLOOK_OF_TASKS, [json_list(wanted.tasks)]
-    values = (FORMAT, *tasks, wanted.worker, wanted.token, json_list(dict.fromkeys(wanted.queues)))
-    ((next_due, holds),) = session.rows("select next due", statement, values)
-    return next_due, holds == 1
-
-
-def claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> Claimed:
-    """Claim runs that are due at ``due``. Leases begin at ``now``, the time of the store's own clock."""
-    runs = _claim(session, wanted, due, now)
-    return Claimed(tuple(runs), outlook(session, wanted)[0])
-
-
-def _claim(session: Session, wanted: Claim, due: Instant, now: Instant) -> list[RunRecord]:
-    held = session.rows("select claimed", sql.SELECT_CLAIMED, (wanted.worker, wanted.token))
-    if held:
-        return readable_runs(held)  # the reply was lost
-    chosen = _choose(session, wanted, due)
-    if not chosen:
-        return []
-    rowids = json_list(chosen)
-    session.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
-    rows = session.rows("select taken", sql.SELECT_TAKEN, (rowids,))
-    taken: dict[int, RunRecord] = {}
-    to_quarantine: list[tuple[Row, Unreadable]] = []
-    for row in rows:
-        try:
-            taken[row[-1]] = read_run(row)
-        except Unreadable as error:
-            to_quarantine.append((row, error))
-    if to_quarantine:
-        _quarantine(session, to_quarantine, now)
-    return [taken[rowid] for rowid in chosen if rowid in taken]
-
-
-def _choose(session: Session, wanted: Claim, now: Instant) -> list[int]:
-    """Return the rowids of the runs to claim, in order: range by range, the highest priority first."""
-    statement, tasks = sql.SELECT_CLAIMABLE, []
-    if wanted.tasks is not None:
-        statement, tasks = sql.SELECT_CLAIMABLE_OF_TASKS, [json_list(sorted(wanted.tasks))]
-    chosen: list[int] = []
-    for priority in range(9, -1, -1):
-        room = wanted.limit - len(chosen)
-        if room <= 0:
-            break
-        found: list[Row] = []
-        for queue in dict.fromkeys(wanted.queues):
-            found += session.rows("select claimable", statement, (queue, priority, now, FORMAT, *tasks, room))
-        if len(wanted.queues) > 1:
-            found.sort(key=lambda row: row[:2])
-        chosen += [row[2] for row in found[:room]]
-    return chosen
-
-
-def _quarantine(session: Session, to_quarantine: list[tuple[Row, Unreadable]], now: Instant) -> None:
+def quarantine(session: Session, to_quarantine: list[tuple[Row, Unreadable]], now: Instant) -> None:
     """Set unreadable runs to failed: at the head of its queue, such a run would block the others."""
     notes = [(row, quarantine_note(error)) for row, error in to_quarantine]
     session.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
@@ -121,11 +64,12 @@ def fail_unreadable(session: Session, ended_by: Instant, limit: int, now: Instan
             read_run(row)
         except Unreadable as error:
             to_quarantine.append((row, error))
-    _quarantine(session, to_quarantine, now)
+    quarantine(session, to_quarantine, now)
 
 
 def settle(session: Session, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
-    """Apply transitions. Return which are accepted, and whether a schedule was woken."""
+    """Apply transitions. Return which are accepted, and whether to wake other nodes: a schedule was woken,
+    or a slot of a limit is free."""
     targets = json_list({transition.run for transition in transitions})
     statuses = {
         row[0]: RunStatus._make(row[1:]) for row in session.rows("select runs", sql.SELECT_STATUS, (targets,))
@@ -136,7 +80,7 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     records.add(session, done.records, now)
     session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
     woken = session.run("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else 0
-    return done.answers, woken > 0
+    return done.answers, woken > 0 or done.frees
 
 
 def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:

@@ -10,7 +10,7 @@ OR instead, inserting a run takes 10 us instead of 13, settling one 5 us instead
 
 from __future__ import annotations
 
-KNOWN = 2
+KNOWN = 3
 """The version of the schema that this Evenbeat uses."""
 
 META = """
@@ -216,6 +216,43 @@ _RUNS_TRACE = """
 ALTER TABLE evenbeat_runs ADD COLUMN trace TEXT
 """
 
+_RUNS_COHORT = """
+ALTER TABLE evenbeat_runs ADD COLUMN cohort TEXT
+"""
+_RUNS_UNIQUE_KEY = """
+ALTER TABLE evenbeat_runs ADD COLUMN unique_key TEXT
+"""
+
+# The tenant comes before run_at: a claim goes from each tenant to the next one in the index, however many
+# runs each of them has.
+_DROP_RUNS_CLAIMABLE = "DROP INDEX evenbeat_runs_claimable"
+_RUNS_CLAIMABLE_BY_TENANT = """
+CREATE INDEX evenbeat_runs_claimable
+    ON evenbeat_runs (queue, priority DESC, tenant, run_at, id, task, format)
+    WHERE state = 'queued' AND cohort IS NULL
+"""
+
+# Queued runs to which a limit may apply: a claim goes from each cohort to the next one in the index. The
+# tenant is there for counting.
+_RUNS_OF_COHORT = """
+CREATE INDEX evenbeat_runs_of_cohort ON evenbeat_runs (cohort, run_at, id, format, tenant)
+    WHERE state = 'queued' AND cohort IS NOT NULL
+"""
+
+# With the columns that limits name, so that running runs are counted without reading the rows.
+_DROP_RUNS_LEASED = "DROP INDEX evenbeat_runs_leased"
+_RUNS_LEASED_WITH_COHORT = """
+CREATE INDEX evenbeat_runs_leased ON evenbeat_runs
+    (worker, claim, lease_until, cancel_requested, cohort, queue, priority, tenant, task)
+    WHERE state = 'running'
+"""
+
+# For retention rules: the ended runs of one tenant and state, in the order of their ends.
+_RUNS_ENDED = """
+CREATE INDEX evenbeat_runs_ended ON evenbeat_runs (tenant, state, coalesce(finished_at, 0))
+    WHERE state <> 'queued' AND state <> 'running'
+"""
+
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
@@ -237,6 +274,16 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _LOGS,
     ),
     2: (_RUNS_TRACE,),
+    3: (
+        _RUNS_COHORT,
+        _RUNS_UNIQUE_KEY,
+        _DROP_RUNS_CLAIMABLE,
+        _RUNS_CLAIMABLE_BY_TENANT,
+        _RUNS_OF_COHORT,
+        _DROP_RUNS_LEASED,
+        _RUNS_LEASED_WITH_COHORT,
+        _RUNS_ENDED,
+    ),
 }
 """The statements that lead to each version from the one before. A released migration never changes."""
 

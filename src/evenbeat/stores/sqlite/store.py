@@ -22,17 +22,22 @@ from evenbeat.core.records import (
 )
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.base import (
+    EVERYTHING,
+    ActiveCounts,
     Claim,
     Claimed,
+    EndedRuns,
     Fired,
     Lost,
     Page,
     PlanFunction,
+    Purged,
     QueueCounts,
     RunQuery,
     ScheduleQuery,
     Schema,
     Setting,
+    TenantCounts,
     Write,
     Written,
     check_limit,
@@ -40,7 +45,17 @@ from evenbeat.stores.base import (
 from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight
 from evenbeat.stores.rows import log_row
-from evenbeat.stores.sqlite import history, joining, records, runs, schedules, schema, server_checks
+from evenbeat.stores.sqlite import (
+    claims,
+    history,
+    joining,
+    records,
+    runs,
+    schedules,
+    schema,
+    server_checks,
+    tenants,
+)
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.connections import Connections
 from evenbeat.stores.sqlite.session import OnCommand, Session
@@ -153,22 +168,24 @@ class SqliteStore:
         return execute_within(connection, joining.adding(self.path, wanted))
 
     def claim_runs(self, claim: Claim) -> Claimed:
-        due = min(claim.now, self.now())
-        # As in fire_due: a call that finds nothing due only reads, without the write lock.
+        now = self.now()
+        due = min(claim.now, now)
+        # As in fire_due: a call that takes nothing only reads, without the write lock.
         with self._connections.read() as session:
-            next_due, is_repetition = runs.outlook(session, claim)
-        if not is_repetition and (next_due is None or next_due > due):
-            return Claimed((), next_due)
+            found = claims.outlook(session, claim)
+            nothing = claims.take_nothing(session, claim, found, due, now)
+        if nothing is not None:
+            return nothing
         with self._connections.write() as session:
-            return runs.claim(session, claim, due, self.now())
+            return claims.claim(session, claim, found, due, self.now())
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         answers: list[bool] = []
         for part in batches(transitions, _RUNS_A_STEP, weight):
             with self._connections.write() as session:
-                accepted, woken = runs.settle(session, part, self.now())
+                accepted, wakes = runs.settle(session, part, self.now())
             answers += accepted
-            if woken:
+            if wakes:
                 self.hint()
         return answers
 
@@ -194,6 +211,10 @@ class SqliteStore:
         with self._connections.read() as session:
             return history.count_queues(session, now, since)
 
+    def count_active(self, now: Instant) -> list[ActiveCounts]:
+        with self._connections.read() as session:
+            return history.count_active(session, now)
+
     def find_skipped(
         self,
         tenant: str,
@@ -211,10 +232,21 @@ class SqliteStore:
         with self._connections.read() as session:
             return history.statistics(session, keys)
 
-    def purge(self, finished_before: Instant, limit: int) -> int:
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         check_limit(limit)
+        with self._connections.read() as session:
+            over = history.over(session, finished_before, limit, runs)
+        if not over and not runs.others:
+            return Purged(0, finished_before)
         with self._connections.write() as session:
-            return history.purge(session, finished_before, limit, self.now())
+            return history.purge(session, over, finished_before, limit, runs, self.now())
+
+    def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
+        with self._connections.read() as session:
+            return history.ended_at(session, position, tenant, states)
+
+    def check_indexes(self, limit: int, *, mend: bool) -> list[str]:
+        return []
 
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         with self._connections.read() as session:
@@ -241,6 +273,15 @@ class SqliteStore:
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         with self._connections.write() as session:
             return records.delete(session, kind, tenant, key, version)
+
+    def count_tenants(self, tenant: str | None = None) -> list[TenantCounts]:
+        with self._connections.read() as session:
+            return tenants.count(session, tenant)
+
+    def purge_tenant(self, tenant: str, kinds: Sequence[str], limit: int) -> int:
+        check_limit(limit)
+        with self._connections.write() as session:
+            return tenants.purge(session, tenant, kinds, limit)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._connections.write() as session:

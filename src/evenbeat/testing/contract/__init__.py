@@ -15,10 +15,14 @@ from evenbeat.testing.contract.claiming import ClaimingContract
 from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
 from evenbeat.testing.contract.history import HistoryContract
+from evenbeat.testing.contract.limits import LimitContract
 from evenbeat.testing.contract.queues import QueueContract
 from evenbeat.testing.contract.records import RecordContract
+from evenbeat.testing.contract.retention import RetentionContract
 from evenbeat.testing.contract.schedules import ScheduleContract
 from evenbeat.testing.contract.settling import SettlingContract
+from evenbeat.testing.contract.tenants import TenantContract
+from evenbeat.testing.contract.waiting import WaitingContract
 from evenbeat.testing.contract.waking import WakingContract
 
 __all__ = ["Handles", "StoreContract"]
@@ -27,11 +31,15 @@ __all__ = ["Handles", "StoreContract"]
 class StoreContract(
     ScheduleContract,
     FiringContract,
+    WaitingContract,
     ClaimingContract,
     SettlingContract,
     HistoryContract,
+    RetentionContract,
+    LimitContract,
     QueueContract,
     RecordContract,
+    TenantContract,
     EdgeContract,
     WakingContract,
 ):

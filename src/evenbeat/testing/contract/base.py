@@ -105,7 +105,7 @@ class Contract:
             try:
                 handle = handles()
                 handle.open()
-                start.wait(20)
+                start.wait(60)
                 work(handle)
             except BaseException as error:
                 errors.append(error)

@@ -13,7 +13,7 @@ from evenbeat.core.records import FORMAT, Record, ScheduleRecord, Skipped, Stati
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
-from evenbeat.stores.base import Fired, RunQuery, ScheduleQuery, Store, Write
+from evenbeat.stores.base import EndedRuns, Fired, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
@@ -281,7 +281,7 @@ class EdgeContract(Contract):
             assert wish is not None
             assert store.settle_runs([wish]) == [True]
         clock.now += 1
-        assert store.purge(clock.now, 1) == 1
+        assert store.purge(clock.now, 1).deleted == 1
         assert [one.id for one in self.claim(store, "t1", limit=1)] == ["c"]
         assert self.claimed(store, "t2").next_due is None
 
@@ -331,10 +331,10 @@ class EdgeContract(Contract):
         store.settle_runs([attempts.succeeded(held, None, clock.now, "t")])
         finished = clock.now
         clock.advance("1h")
-        assert store.purge(finished, 10) == 0
-        assert store.purge(finished + 1, 10) == 1
+        assert store.purge(finished, 10).deleted == 0
+        assert store.purge(finished + 1, 10).deleted == 1
         assert [one.id for one in self.runs(store)] == ["queued"]
-        assert store.purge(clock.now, 10) == 0
+        assert store.purge(clock.now, 10).deleted == 0
 
     def test_the_ledger_is_purged_to_the_millisecond(self, store: Store, clock: VirtualClock) -> None:
         row = self.add(store, schedule())
@@ -342,9 +342,9 @@ class EdgeContract(Contract):
         self.put(store, row, changes.delete(row, clock.now))
         recorded = clock.now
         clock.advance("1h")
-        assert store.purge(recorded, 10) == 0
+        assert store.purge(recorded, 10).deleted == 0
         assert len(store.find_skipped("default", "cleanup")) == 1
-        assert store.purge(recorded + 1, 10) == 1
+        assert store.purge(recorded + 1, 10).deleted == 1
         assert store.find_skipped("default", "cleanup") == []
 
     def test_a_purge_takes_no_more_than_its_limit_of_all_kinds(
@@ -360,7 +360,7 @@ class EdgeContract(Contract):
             Record(kind="k", tenant="default", key="x", body="1", version=1, expires=clock.now + 1)
         )
         clock.advance("1h")
-        gone = [store.purge(clock.now, 2) for _ in range(5)]
+        gone = [store.purge(clock.now, 2).deleted for _ in range(5)]
         assert sum(gone) == 5
         assert max(gone) == 2
         assert gone[-1] == 0
@@ -383,13 +383,16 @@ class EdgeContract(Contract):
     def test_records_are_purged_to_the_millisecond_and_some_never(
         self, store: Store, clock: VirtualClock
     ) -> None:
-        expires = clock.now + 10
-        for key, end in (("x", expires), ("y", None)):
+        long_ago = clock.now - 60 * MINUTE
+        for key, end in (("x", clock.now + 10), ("y", None)):
             store.put_record(Record(kind="k", tenant="default", key=key, body="1", version=1, expires=end))
+        clock.now += 9
+        assert store.purge(long_ago, 10).deleted == 0
+        clock.now += 1
+        assert store.purge(long_ago, 10, EndedRuns()).deleted == 0
+        assert store.purge(long_ago, 10).deleted == 1
         clock.advance("1h")
-        assert store.purge(expires, 10) == 0
-        assert store.purge(expires + 1, 10) == 1
-        assert store.purge(clock.now, 10) == 0
+        assert store.purge(clock.now, 10).deleted == 0
         assert [record.key for record in store.find_records("k")] == ["y"]
 
     def test_a_ledger_is_cut_at_its_limit_and_kept_apart(self, store: Store, clock: VirtualClock) -> None:

@@ -218,7 +218,7 @@ class HistoryContract(Contract):
             end = attempts.succeeded(held, None, clock.now, "t") if outcome == "ok" else None
             store.settle_runs([end or attempts.failed(held, outcome, clock.now, "t")])
         clock.advance("1h")
-        while store.purge(clock.now, 1):
+        while store.purge(clock.now, 1).deleted:
             pass
         assert self.runs(store) == []
         (figures,) = store.statistics([("default", "cleanup")])
@@ -256,7 +256,7 @@ class HistoryContract(Contract):
             lambda limit: store.find_skipped("default", "cleanup", limit),
             lambda limit: store.lost_runs(clock.now, limit).runs,
             lambda limit: store.fire_due(clock.now + MINUTE, limit, plan).planned,
-            lambda limit: store.purge(clock.now + MINUTE, limit),
+            lambda limit: store.purge(clock.now + MINUTE, limit).deleted,
         ]
         for call in calls:
             assert not call(0)
@@ -295,11 +295,10 @@ class HistoryContract(Contract):
         assert store.put_record(Record(kind="node", key="n1", body="{}", expires=clock.now + 500))
         edge = clock.advance("1s")
         store.add_runs([run("active", run_at=0, created_at=0)])
-        assert store.purge(edge - 1001, 100) == 0
-        assert store.purge(edge, 1) == 1
-        assert store.purge(edge, 1) == 1
-        assert store.purge(edge, 100) == 1
-        assert store.purge(edge, 100) == 0
+        assert store.purge(edge - 1001, 100).deleted == 1  # the record, which has expired
+        assert store.purge(edge, 1).deleted == 1
+        assert store.purge(edge, 100).deleted == 1
+        assert store.purge(edge, 100).deleted == 0
         assert [found.id for found in self.runs(store)] == ["active"]
         assert store.find_skipped("default", "cleanup") == []
         assert store.read_log(old.id) == []

@@ -48,7 +48,7 @@ class RecordContract(Contract):
         self, store: Store, clock: VirtualClock
     ) -> None:
         assert locks.try_acquire(store, "migrate", "30s", "mine")
-        assert store.purge(clock.now + 60 * MINUTE, 100) == 0
+        assert store.purge(clock.now + 60 * MINUTE, 100).deleted == 0
         assert locks.extend(store, "migrate", "30s", "mine")
 
     def test_records_change_by_compare_and_set(self, store: Store) -> None:

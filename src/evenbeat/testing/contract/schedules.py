@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import Execution, Record
+from evenbeat.core.rates import Rate
+from evenbeat.core.records import CatchUp, Execution, Record
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
@@ -38,6 +39,7 @@ class ScheduleContract(Contract):
                 max_concurrent=3,
                 spread=30_000,
                 managed_by="code",
+                catch_up=CatchUp("skip", grace=7, limit=8, max_age=9, rate=Rate(10, 60_000)),
                 execution=Execution(retries=3, timeout=5000, on_crash="fail"),
                 state="paused",
                 pause_note="naïve ∑ \x01",
@@ -84,7 +86,7 @@ class ScheduleContract(Contract):
         left = [row.key for row in store.find_schedules(ScheduleQuery(limit=100)).items]
         assert left == [key for key in keys if key != ("default", "a:b")]
         clock.advance("1h")
-        while store.purge(clock.now, 100):
+        while store.purge(clock.now, 100).deleted:
             pass
         assert sorted(run.id for run in self.runs(store)) == sorted(set(claimed) - {one.id})
 

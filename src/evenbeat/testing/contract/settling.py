@@ -35,7 +35,8 @@ class SettlingContract(Contract):
     ) -> None:
         policy = Execution(retries=2, backoff=0)
         trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-        store.add_runs([run("a", run_at=store.now(), fired_by="node-1", trace=trace, execution=policy)])
+        named = run("a", run_at=store.now(), fired_by="node-1", trace=trace, unique_key="u", execution=policy)
+        store.add_runs([named])
         past: list[tuple[int, str | None, str, str | None]] = []
         ends: tuple[Callable[[RunRecord], Transition], ...] = (
             lambda held: attempts.failed(held, "boom \u2400 \x01", clock.now, "t1"),
@@ -56,7 +57,7 @@ class SettlingContract(Contract):
             (row,) = self.runs(store)
             ended = attempts.ended_attempts(row)
             assert [(one.number, one.worker, one.outcome, one.error) for one in ended] == past
-            assert (row.fired_by, row.trace) == ("node-1", trace)
+            assert (row.fired_by, row.trace, row.unique_key) == ("node-1", trace, "u")
         again = attempts.retried(row, "t6")
         assert again is not None
         assert store.settle_runs([again]) == [True]

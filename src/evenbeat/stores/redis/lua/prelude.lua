@@ -102,7 +102,7 @@ end
 
 -- Changes of indexes are collected and written at the end, each key once; of two changes for one member the last one
 -- counts. A caller that adds a member has checked the key's type; a key of another type has no members to remove.
-local sorted, held, queues, counts = {}, {}, {}, {}
+local sorted, held, slots, lines, counts = {}, {}, {}, {}, {}
 
 local function place(key, member, score)
   local changes = sorted[key]
@@ -124,11 +124,22 @@ local function count(tenant, state, more)
   counts[field] = (counts[field] or 0) + more
 end
 
--- Adds a run to its queue, or (score false) removes it. ready is the prefix and "queue:priority:task".
-local function wait_in(family, ready, id, score)
-  local key = base .. 'ready' .. family .. ':' .. ready
-  queues[key] = { family, ready }
-  place(key, id, score)
+-- A queued run waits in the index of its cohort; without one, in that of "queue:priority:tenant:task".
+local function line_of(family, ready, cohort)
+  if cohort then return base .. 'cohort' .. family .. ':' .. cohort end
+  return base .. 'ready' .. family .. ':' .. ready
+end
+
+-- Has flush compare the entry of an index in the list of indexes that are not empty.
+local function recheck(family, ready, cohort)
+  local key = line_of(family, ready, cohort)
+  lines[key] = lines[key] or { family, ready, cohort }
+  return key
+end
+
+-- Adds a queued run to its index, or (score false) removes it.
+local function wait_in(family, ready, cohort, id, score)
+  place(recheck(family, ready, cohort), id, score)
 end
 
 local function flush()
@@ -166,16 +177,31 @@ local function flush()
     if #adds > 0 then call('HSET', key, unpack(adds)) end
     if #gone > 0 then redis.pcall('HDEL', key, unpack(gone)) end
   end
-  -- The queues, priorities and tasks with queued runs, which a claim has to read. "queues" lists the queues.
-  for key, of in pairs(queues) do
+  local taken, free = {}, {}
+  for id, cohort in pairs(slots) do
+    if cohort then
+      taken[#taken + 1] = id
+      taken[#taken + 1] = cohort
+    else
+      free[#free + 1] = id
+    end
+  end
+  if #taken > 0 then call('HSET', base .. 'slots', unpack(taken)) end
+  if #free > 0 then redis.pcall('HDEL', base .. 'slots', unpack(free)) end
+  -- The indexes with queued runs, by the time of the first one: a claim reads those that are due. "queues" and "limited"
+  -- list the queues that have any.
+  for key, of in pairs(lines) do
     local queue, member = match(of[2], '^([^:]*):(.*)$')
+    local kind, all = 'waiting', 'queues'
+    if of[3] then queue, member, kind, all = match(of[3], '^[^ ]*'), of[3], 'cohorts', 'limited' end
     local suffix = of[1] .. ':' .. queue
-    local waiting = base .. 'waiting' .. suffix
-    if fits(waiting, 'set') then
-      if call('EXISTS', key) == 1 then
-        if call('SADD', waiting, member) == 1 then redis.pcall('SADD', base .. 'queues', suffix) end
-      elseif call('SREM', waiting, member) == 1 and call('EXISTS', waiting) == 0 then
-        redis.pcall('SREM', base .. 'queues', suffix)
+    local list = base .. kind .. suffix
+    if fits(list, 'zset') then
+      local first = read('ZRANGE', key, 0, 0, 'WITHSCORES')
+      if first[2] then
+        if call('ZADD', list, first[2], member) == 1 then redis.pcall('SADD', base .. all, suffix) end
+      elseif call('ZREM', list, member) == 1 and call('EXISTS', list) == 0 then
+        redis.pcall('SREM', base .. all, suffix)
       end
     end
   end
@@ -192,8 +218,13 @@ local function path(tenant, name)
 end
 
 -- Runs. The state of a run determines its indexes:
---   queued: ready; running: leases and held; over: over; queued or running, of a schedule: active.
+--   queued: ready, or cohort; running: leases and held, with a cohort slots; over: over, and that of its tenant and
+--   state; queued or running, of a schedule: active.
 local OVER = { succeeded = true, failed = true, cancelled = true }
+
+local function ended_key(tenant, state)
+  return base .. 'over:' .. tenant .. ':' .. state
+end
 
 local function family_of(format)
   local number = tonumber(format)
@@ -213,23 +244,30 @@ local function run_fields(key, names)
   return flat
 end
 
+-- Has the next claim give cohorts to running runs: one that no claim has started may have none. See limited_runs.lua.
+local function uncheck()
+  redis.pcall('HDEL', base .. 'limits', 'checked')
+end
+
 local function enter(run)
   if run.state == 'queued' then
-    wait_in(run.family, run.ready, run.id, run.run_at)
+    wait_in(run.family, run.ready, run.cohort, run.id, run.run_at)
   elseif run.state == 'running' then
     place(base .. 'leases', run.id, run.lease or 0)
+    if run.cohort then slots[run.id] = run.cohort end
     if run.worker then hold(run.worker, run.id, run.claim or '') end
   elseif OVER[run.state] then
     place(base .. 'over', run.id, run.finished or 0)
+    place(ended_key(run.tenant, run.state), run.id, run.finished or 0)
   end
   if run.path and not OVER[run.state] then place(base .. 'active:' .. run.path, run.id, run.created) end
 end
 
 -- Whether a run can be added to its queue.
-local function can_wait(family, ready)
-  local queue = match(ready, '^([^:]*):')
-  return fits(base .. 'ready' .. family .. ':' .. ready, 'zset')
-    and fits(base .. 'waiting' .. family .. ':' .. queue, 'set')
+local function can_wait(family, ready, cohort)
+  if not fits(line_of(family, ready, cohort), 'zset') then return false end
+  if cohort then return fits(base .. 'cohorts' .. family .. ':' .. match(cohort, '^[^ ]*'), 'zset') end
+  return fits(base .. 'waiting' .. family .. ':' .. match(ready, '^[^:]*'), 'zset')
 end
 
 -- Whether every key of a new run has the right type.
@@ -237,8 +275,10 @@ local function can_add(new)
   return fits(base .. 'runs:' .. new[1], 'hash')
     and fits(base .. 'newest:tenant:' .. new[2], 'zset')
     and (not new[3] or fits(base .. 'newest:schedule:' .. new[3], 'zset') and fits(base .. 'active:' .. new[3], 'zset'))
-    and (new[6] ~= 'queued' or can_wait(family_of(new[4]), new[5]))
+    and (new[6] ~= 'queued' or can_wait(family_of(new[4]), new[5], new[14]))
     and (not new[11] or fits(base .. 'held:' .. new[11], 'hash'))
+    and (not new[14] or fits(base .. 'slots', 'hash'))
+    and (not OVER[new[6]] or fits(ended_key(new[2], new[6]), 'zset'))
 end
 
 local function can_add_all(runs)
@@ -249,7 +289,7 @@ local function can_add_all(runs)
 end
 
 -- Adds a run: {id, tenant, path of its schedule, format, ready, state, run_at, created_at, lease_until,
--- finished_at, worker, claim, fields}, for which can_add is true. False if a run with that id exists.
+-- finished_at, worker, claim, fields, cohort or false}, for which can_add is true. False if a run with that id exists.
 local function add_run(new)
   local id = new[1]
   local key = base .. 'runs:' .. id
@@ -264,13 +304,14 @@ local function add_run(new)
   count(new[2], new[6], 1)
   if new[6] == 'queued' then
     -- Almost every run. Written directly: there cannot be a collected change of a run that did not exist.
-    wait_in(family_of(new[4]), new[5], id, new[7])
+    wait_in(family_of(new[4]), new[5], new[14], id, new[7])
     if new[3] then call('ZADD', base .. 'active:' .. new[3], created, id) end
   else
     enter({
-      id = id, path = new[3], state = new[6], created = created, lease = new[9], finished = new[10],
-      worker = new[11], claim = new[12],
+      id = id, tenant = new[2], path = new[3], state = new[6], created = created, lease = new[9], finished = new[10],
+      worker = new[11], claim = new[12], cohort = new[14],
     })
+    if new[6] == 'running' then uncheck() end
   end
   return true
 end
@@ -316,9 +357,17 @@ local function is_live(version, expires)
   return version and not (ends and ends <= now)
 end
 
+-- Marks the limits, or the claims of limited runs, as changed. The mark is a time and not a number: after a failover that
+-- lost writes, the server would use a number again.
+local function mark(field)
+  local time = call('TIME')
+  call('HSET', base .. 'limits', field, time[1] .. '.' .. time[2])
+end
+
 -- Writes a record. Its caller has checked the types of the keys.
 local function write_record(key, new)
   local kind, member = new[1], new[2] .. ' ' .. new[3]
+  if kind == 'limit' then mark('version') end
   call('HSET', key, 'version', new[4], 'body', new[5], 'expires', new[6])
   call('ZADD', base .. 'kinds:' .. kind, 0, member)
   if not new[7] then
@@ -335,7 +384,8 @@ end
 local function can_add_records(records)
   if not records then return true end
   for _, new in ipairs(records) do
-    if not (fits(base .. 'kinds:' .. new[1], 'zset') and fits(record_key(new[1], new[2], new[3]), 'hash')) then
+    if not (fits(base .. 'kinds:' .. new[1], 'zset') and fits(record_key(new[1], new[2], new[3]), 'hash')
+      and (new[1] ~= 'limit' or fits(base .. 'limits', 'hash'))) then
       return false
     end
   end
@@ -376,4 +426,193 @@ end
 local function count_of(text)
   if not text then return false end
   return string.match(text, '^%d+$') and #text < 16 and text or '0'
+end
+
+-- Returns a list as a set; nil for false.
+local function set_of(names)
+  if not names then return nil end
+  local found = {}
+  for _, name in ipairs(names) do found[name] = true end
+  return found
+end
+
+-- Returns the indexes of runs without a cohort that have due runs: {key, family, ready, priority, tenant, task, queue}.
+local function due_lines(families, names, tasks, due)
+  local found = {}
+  for _, family in ipairs(families) do
+    for _, queue in ipairs(names) do
+      for _, member in ipairs(read('ZRANGEBYSCORE', base .. 'waiting' .. family .. ':' .. queue, '-inf', due)) do
+        local priority, tenant, task = match(member, '^(%d):([^:]*):(.*)$')
+        if priority and (not tasks or tasks[task]) then
+          local ready = queue .. ':' .. member
+          found[#found + 1] = { line_of(family, ready), family, ready, tonumber(priority), tenant, task, queue }
+        end
+      end
+    end
+  end
+  return found
+end
+
+-- Returns when the first run without a cohort is due; false if there is none. Call it after flush.
+local function next_waiting(families, names, tasks)
+  local least = false
+  for _, family in ipairs(families) do
+    for _, queue in ipairs(names) do
+      local from, size, found, is_last = 0, 10, false, false
+      repeat
+        local some = read('ZRANGE', base .. 'waiting' .. family .. ':' .. queue, from, from + size - 1, 'WITHSCORES')
+        is_last = #some < size * 2
+        for at = 1, #some, 2 do
+          if not tasks or tasks[match(some[at], '^[^:]*:[^:]*:(.*)$')] then
+            found = tonumber(some[at + 1])
+            break
+          end
+        end
+        from, size = from + size, size * 10
+      until found or is_last
+      if found and (not least or found < least) then least = found end
+    end
+  end
+  return least
+end
+
+-- Compares bytes: the server's "<" on strings depends on the locale.
+local function before(a, b)
+  if a[1] ~= b[1] then return a[1] < b[1] end
+  local one, other = a[2], b[2]
+  for at = 1, math.min(#one, #other) do
+    local x, y = string.byte(one, at), string.byte(other, at)
+    if x ~= y then return x < y end
+  end
+  return #one < #other
+end
+
+-- Returns due runs of one tenant and priority, by time and id: {run_at, id, index}. Leaves out the first ones.
+local function due_of(some, due, first, most)
+  local found = {}
+  for _, line in ipairs(some) do
+    local entries = read('ZRANGEBYSCORE', line[1], '-inf', due, 'WITHSCORES', 'LIMIT', 0, first + most)
+    if #entries == 0 then recheck(line[2], line[3]) end
+    for at = 1, #entries, 2 do found[#found + 1] = { tonumber(entries[at + 1]), entries[at], line } end
+  end
+  if #some > 1 then table.sort(found, before) end
+  if first == 0 and #found <= most then return found end
+  local part = {}
+  for at = first + 1, math.min(first + most, #found) do part[#part + 1] = found[at] end
+  return part
+end
+
+-- Returns tenants in the order in which a claim serves them. "<" depends on the locale, but any order makes turns, and
+-- comparing bytes in Lua would take 10 ms for 1,000 tenants.
+local function in_turn(tenants, turn)
+  local after, others = {}, {}
+  for _, tenant in ipairs(tenants) do
+    local part = tenant > turn and after or others
+    part[#part + 1] = tenant
+  end
+  table.sort(after)
+  table.sort(others)
+  for _, tenant in ipairs(others) do after[#after + 1] = tenant end
+  return after
+end
+
+-- Chooses up to `room` due runs of indexes as due_lines returns them: by priority; within a priority the tenants in turn,
+-- beginning with the one after `turn`; the runs of a tenant by time, then by id.
+local function due_runs(some, due, room, turn)
+  local levels, chosen = {}, {}
+  for _, line in ipairs(some) do
+    local level = levels[line[4]]
+    if not level then
+      level = { names = {}, of = {} }
+      levels[line[4]] = level
+    end
+    local own = level.of[line[5]]
+    if not own then
+      own = {}
+      level.of[line[5]] = own
+      level.names[#level.names + 1] = line[5]
+    end
+    own[#own + 1] = line
+  end
+  for priority = 9, 0, -1 do
+    local level = levels[priority]
+    if level and room > 0 and #level.names == 1 then
+      for _, entry in ipairs(due_of(level.of[level.names[1]], due, 0, room)) do
+        chosen[#chosen + 1] = entry
+        room = room - 1
+      end
+    elseif level and room > 0 then
+      -- Each tenant gets an equal part. Those that have more divide what the others leave.
+      local tenants, found = in_turn(level.names, turn), {}
+      local left = tenants
+      while #left > 0 and room > 0 do
+        local more = {}
+        for at, tenant in ipairs(left) do
+          if room <= 0 then break end
+          local own = found[tenant] or {}
+          local most = math.ceil(room / (#left - at + 1))
+          local part = due_of(level.of[tenant], due, #own, most)
+          for _, entry in ipairs(part) do own[#own + 1] = entry end
+          found[tenant] = own
+          room = room - #part
+          if #part == most then more[#more + 1] = tenant end
+        end
+        left = more
+      end
+      local at, added = 1, true
+      while added do
+        added = false
+        for _, tenant in ipairs(tenants) do
+          local entry = found[tenant] and found[tenant][at]
+          if entry then
+            chosen[#chosen + 1] = entry
+            added = true
+          end
+        end
+        at = at + 1
+      end
+    end
+  end
+  return chosen
+end
+
+-- Returns the runs that a worker holds with a claim's token: a repeated claim, whose reply was lost, finds them.
+local function held_by(worker, token)
+  local rows = {}
+  local holds = call('HGETALL', base .. 'held:' .. worker)
+  for at = 1, #holds, 2 do
+    local fields = holds[at + 1] == token and read('HGETALL', base .. 'runs:' .. holds[at])
+    if fields and #fields > 0 then rows[#rows + 1] = { false, fields } end
+  end
+  return rows
+end
+
+-- Reads a run to be claimed: {fields, state, attempt, tenant, cohort, size}. Notes a key of another type.
+local function read_to_claim(id)
+  wrong = nil
+  local fields = read('HGETALL', base .. 'runs:' .. id)
+  if wrong then note('default', id, wrong) end
+  local run = { fields = fields, tenant = 'default', size = 0 }
+  for at = 1, #fields, 2 do
+    local name, value = fields[at], fields[at + 1]
+    if name == 'state' then run.state = value
+    elseif name == 'attempt' then run.attempt = tonumber(value)
+    elseif name == 'tenant' then run.tenant = value
+    elseif name == 'cohort' then run.cohort = value end
+    run.size = run.size + #value
+  end
+  return run
+end
+
+-- Starts a queued run that read_to_claim returned; the caller removes it from its index. Returns {attempt, fields}.
+local function start_run(id, run, worker, token, until_)
+  local attempt = (run.attempt or 0) + 1
+  call('HSET', base .. 'runs:' .. id, 'state', 'running', 'attempt', attempt, 'worker', worker, 'claim', token,
+    'lease_until', text(until_), 'started_at', text(now))
+  place(base .. 'leases', id, until_)
+  count(run.tenant, 'queued', -1)
+  count(run.tenant, 'running', 1)
+  hold(worker, id, token)
+  if run.cohort then slots[id] = run.cohort end
+  return { attempt, run.fields }
 end

@@ -1,44 +1,82 @@
--- Deletes runs that ended, ledger rows that were recorded and records that expired before an instant.
--- request: {before, limit}. Returns how many were deleted.
+-- Deletes ended runs and ledger rows that were recorded before an instant, and expired records.
+-- request: {before, since or false, limit, skip, states, tenant or false, spared tenants, whether ledger rows and
+-- records go, too}. With a tenant: up to limit runs of it. Else it looks at up to limit runs in the order of their ends,
+-- after the first skip, and deletes those that are selected.
+-- Returns {how many were deleted, the end of the last run that it looked at or false if it saw all, how many runs with
+-- that end stay}.
 
 begin()
 need_for_runs()
-local edge, limit = '(' .. string.format('%.0f', request[1]), request[2]
+local edge, since = '(' .. string.format('%.0f', request[1]), '-inf'
+if request[2] then since = string.format('%.0f', request[2]) end
+local limit, tenant, others = request[3], request[6], request[8]
+local states, spared = {}, {}
+for _, state in ipairs(request[5]) do states[state] = true end
+for _, name in ipairs(request[7]) do spared[name] = true end
 local gone = 0
-for _, id in ipairs(call('ZRANGEBYSCORE', base .. 'over', '-inf', edge, 'LIMIT', 0, limit)) do
-  local key = base .. 'runs:' .. id
-  local found = read('HMGET', key, 'tenant', 'schedule', 'state')
-  call('DEL', key, base .. 'logs:' .. id)
-  local tenant = found[1] or 'default'
+
+local function delete(id, found)
+  local owner = found[1] or 'default'
+  call('DEL', base .. 'runs:' .. id, base .. 'logs:' .. id)
   place(base .. 'over', id, false)
+  if found[3] then place(ended_key(owner, found[3]), id, false) end
   place(base .. 'newest', id, false)
-  place(base .. 'newest:tenant:' .. tenant, id, false)
-  if found[2] then
-    place(base .. 'newest:schedule:' .. path(tenant, found[2]), id, false)
-  end
-  if found[3] then count(tenant, found[3], -1) end
+  place(base .. 'newest:tenant:' .. owner, id, false)
+  if found[2] then place(base .. 'newest:schedule:' .. path(owner, found[2]), id, false) end
+  if found[3] then count(owner, found[3], -1) end
   gone = gone + 1
 end
-if gone < limit then
+
+local last, kept = false, 0
+if tenant then
+  for state in pairs(states) do
+    local key = ended_key(tenant, state)
+    if fits(key, 'zset') and gone < limit then
+      for _, id in ipairs(call('ZRANGEBYSCORE', key, since, edge, 'LIMIT', 0, limit - gone)) do
+        local found = read('HMGET', base .. 'runs:' .. id, 'tenant', 'schedule', 'state')
+        found[1], found[3] = found[1] or tenant, found[3] or state
+        delete(id, found)
+      end
+    end
+  end
+elseif next(states) then
+  local ids = call('ZRANGEBYSCORE', base .. 'over', since, edge, 'WITHSCORES', 'LIMIT', request[4], limit)
+  kept = request[4]
+  for at = 1, #ids, 2 do
+    local found = read('HMGET', base .. 'runs:' .. ids[at], 'tenant', 'schedule', 'state')
+    if ids[at + 1] ~= last then
+      if last or ids[at + 1] ~= since then kept = 0 end
+      last = ids[at + 1]
+    end
+    -- An entry without a run has no state: it goes with any of them.
+    if (not found[3] or states[found[3]]) and not spared[found[1] or 'default'] then
+      delete(ids[at], found)
+    else
+      kept = kept + 1
+    end
+  end
+  if #ids < 2 * limit then last = false end
+end
+if others and gone < limit then
   for _, entry in ipairs(call('ZRANGEBYSCORE', base .. 'skipped', '-inf', edge, 'LIMIT', 0, limit - gone)) do
-    local tenant, name, row = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
-    if tenant then place(base .. 'skipped:' .. path_of(tenant .. ' ' .. name), row, false) end
+    local owner, name, row = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
+    if owner then place(base .. 'skipped:' .. path_of(owner .. ' ' .. name), row, false) end
     place(base .. 'skipped', entry, false)
     gone = gone + 1
   end
 end
-if gone < limit then
-  -- Only expired records are deleted, even if the caller's clock is ahead.
-  local past = '(' .. string.format('%.0f', math.min(request[1], now))
+if others and gone < limit then
+  local past = string.format('%.0f', now)
   for _, entry in ipairs(call('ZRANGEBYSCORE', base .. 'expiring', '-inf', past, 'LIMIT', 0, limit - gone)) do
-    local kind, tenant, name = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
+    local kind, owner, name = match(entry, '^([^ ]*) ([^ ]*) (.*)$')
     if kind then
-      call('DEL', record_key(kind, tenant, name))
-      place(base .. 'kinds:' .. kind, tenant .. ' ' .. name, false)
+      call('DEL', record_key(kind, owner, name))
+      if kind == 'limit' and fits(base .. 'limits', 'hash') then mark('version') end
+      place(base .. 'kinds:' .. kind, owner .. ' ' .. name, false)
     end
     place(base .. 'expiring', entry, false)
     gone = gone + 1
   end
 end
 flush()
-return { now, gone }
+return { now, gone, last, kept }

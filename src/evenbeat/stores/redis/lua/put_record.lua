@@ -3,6 +3,7 @@
 
 local key = record_key(request[1], request[2], request[3])
 need('zset', 'kinds:' .. request[1], 'expiring')
+if request[1] == 'limit' then need('hash', 'limits') end
 if not fits(key, 'hash') then error('WRONGTYPE ' .. wrong, 0) end
 local found = call('HMGET', key, 'version', 'body', 'expires')
 local live = is_live(found[1], found[3])

@@ -3,7 +3,7 @@
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
 -- gate ({path of a schedule, generation, revision}) or false, records to add or nil}.
--- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken}. A transition takes 24 us of the server's time,
+-- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken, or a run of a cohort has left the state running}. A transition takes 24 us of the server's time,
 -- 30 with the append-only file.
 
 -- Schedules whose runs ended: {sums of figures or nil, member to wake or nil} by path.
@@ -23,12 +23,14 @@ end
 
 local function leave(run)
   if run.state == 'queued' then
-    wait_in(run.family, run.ready, run.id, false)
+    wait_in(run.family, run.ready, run.cohort, run.id, false)
   elseif run.state == 'running' then
     place(base .. 'leases', run.id, false)
+    if run.cohort then slots[run.id] = false end
     if run.worker then hold(run.worker, run.id, false) end
   elseif OVER[run.state] then
     place(base .. 'over', run.id, false)
+    place(ended_key(run.tenant, run.state), run.id, false)
   end
   if run.path then place(base .. 'active:' .. run.path, run.id, false) end
 end
@@ -90,21 +92,24 @@ local function moment(given, known)
   return given or instant(known)
 end
 
--- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result.
+-- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result, cohort.
 -- Returns the run as its indexes need it; nil, without writing anything, if a key that it is to be added to has another type.
 local function standing(row, key, found, after)
   local id, state, tenant = row[1], found[1], found[4] or 'default'
-  local run = { id = id, state = state, path = found[5] and path(tenant, found[5]), worker = found[6] }
+  local run = { id = id, tenant = tenant, state = state, path = found[5] and path(tenant, found[5]), worker = found[6] }
+  run.cohort = found[10] or nil
+  if OVER[after] and not fits(ended_key(tenant, after), 'zset') then return nil end
   if state == 'running' and (OVER[after] or after == 'running' and not row[13]) then return run end
   -- Every transition but the end of an attempt and a heartbeat needs more fields: the run's queue and created_at.
   local more = call('HMGET', key, 'format', 'queue', 'priority', 'task', 'claim', 'run_at', 'created_at', 'finished_at')
   run.family = family_of(more[1])
-  run.ready = (more[2] or '') .. ':' .. (more[3] or '') .. ':' .. (more[4] or '')
+  run.ready = (more[2] or '') .. ':' .. (more[3] or '') .. ':' .. tenant .. ':' .. (more[4] or '')
   run.claim, run.run_at, run.created = more[5], instant(more[6]) or 0, instant(more[7]) or 0
   run.finished = instant(more[8])
-  if after == 'queued' and not can_wait(run.family, run.ready) then return nil end
+  if after == 'queued' and not can_wait(run.family, run.ready, run.cohort) then return nil end
   if run.path and not OVER[after] and not fits(base .. 'active:' .. run.path, 'zset') then return nil end
   if after == 'running' and row[13] and row[13] ~= '' and not fits(base .. 'held:' .. row[13], 'hash') then return nil end
+  if after == 'running' and run.cohort and not fits(base .. 'slots', 'hash') then return nil end
   return run
 end
 
@@ -151,6 +156,8 @@ local function apply(row, key, found)
       local tenant = found[4] or 'default'
       count(tenant, state, -1)
       count(tenant, after, 1)
+      if after == 'running' then uncheck() end
+      if state == 'running' and run.cohort then woken = 1 end
     end
   end
   run.state = after
@@ -167,7 +174,7 @@ need_for_runs()
 for at, row in ipairs(request) do
   local key = base .. 'runs:' .. row[1]
   local found = read('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until', 'error',
-    'result')
+    'result', 'cohort')
   if not found[1] then
     answers[at] = 0
   elseif found[3] == row[4] then

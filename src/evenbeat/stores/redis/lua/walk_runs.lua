@@ -4,7 +4,7 @@
 
 local from, passed, most, names = request[2], request[3], request[4], request[5]
 -- An index of one queue with another type is skipped; one that all runs share is not.
-local reader = find(request[1], '^ready') and read or call
+local reader = (find(request[1], '^ready') or find(request[1], '^cohort')) and read or call
 local entries = reader('ZRANGEBYSCORE', base .. request[1], from, '+inf', 'WITHSCORES', 'LIMIT', passed, most)
 local rows = {}
 for at = 1, #entries, 2 do

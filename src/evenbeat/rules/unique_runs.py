@@ -1,0 +1,135 @@
+"""Unique runs: of one task, tenant and key, at most one run is active. Pure.
+
+A record of kind ``unique`` names the run that holds the key. It is written by compare-and-set before its run
+is added or retried, so whoever reads it can finish what its writer began: a run that is missing is added with
+the id of the record, and a retry that is pending is applied. So a slow writer and its successor make one run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import blake2b
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from evenbeat.core.checks import check_text
+from evenbeat.core.instants import Instant
+from evenbeat.core.json_text import from_json
+from evenbeat.core.records import ACTIVE_STATES, Record, RunRecord
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.rules.attempts import is_expired
+
+KIND = "unique"
+PAYLOAD = "payload"
+LONGEST_KEY = 200
+
+# A missing run is added with the id of its record for a day: the caller's transaction in which it was added
+# may take long. Later the record is renewed first, and an hour after that its writer is given up.
+ADDED_WITHIN = 86_400_000
+GIVEN_UP_AFTER = ADDED_WITHIN + 3_600_000
+# Seconds that may pass between reading a record and adding or retrying its run. A slower writer begins again.
+WRITTEN_WITHIN = 60.0
+# Versions are the second of the write, and random bits: none is used twice, though records are deleted. 15
+# bits keep the last second of the calendar below 2 ** 53.
+_RANDOM_BITS = 15
+
+Verdict: TypeAlias = Literal["answer", "add", "take", "renew", "expire", "requeue"]
+
+
+class Holder(NamedTuple):
+    """The run that a record names."""
+
+    run: str
+    retried: int | None = None
+    """The attempt after which it is retried by hand; None if the record was written to add the run."""
+
+
+def check_unique(unique: object) -> str:
+    """Refuse a value that can't be a unique key."""
+    check_text("unique", unique, LONGEST_KEY)
+    assert isinstance(unique, str)
+    if not unique or not unique.isprintable():
+        raise InvalidValue(
+            f"unique {shown(unique)} is not 1 to {LONGEST_KEY} printable characters",
+            field="unique",
+            value=unique,
+            hint='give "payload", or a key such as "order-42"',
+        )
+    return unique
+
+
+def unique_key(unique: str, payload: str) -> str:
+    """Return the key that is stored with a run: the given one, or ``payload`` with a digest of it."""
+    if check_unique(unique) != PAYLOAD:
+        return unique
+    text = msgspec.json.encode(from_json(payload), order="deterministic")
+    return f"{PAYLOAD} {blake2b(text, digest_size=16).hexdigest()}"
+
+
+def record_key(run: RunRecord) -> str:
+    """Return the key of the record of a run: a digest of its task and unique key."""
+    assert run.unique_key is not None
+    text = f"{run.task}\0{run.unique_key}".encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=16).hexdigest()
+
+
+def holder_of(record: Record) -> Holder | None:
+    """Return the run that a record names; None if the record can't be read."""
+    run, _, retried = record.body.partition(" ")
+    if not run or (retried and not retried.isdecimal()):
+        return None
+    return Holder(run, int(retried) if retried else None)
+
+
+def held_by(run: RunRecord, holder: Holder, before: Record | None, now: Instant) -> Record:
+    """Return the record that names a holder of the run's key. ``before`` is the one that it replaces."""
+    version = max(now, 0) // 1000 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    return Record(
+        kind=KIND,
+        tenant=run.tenant,
+        key=record_key(run),
+        body=holder.run if holder.retried is None else f"{holder.run} {holder.retried}",
+        version=version if before is None else max(version, before.version + 1),
+    )
+
+
+def decide(record: Record | None, found: RunRecord | None, now: Instant) -> Verdict:
+    """Return what to do to enqueue a unique run. ``found`` is the run that the record names, if it exists.
+
+    ``answer``: that run is active. ``add``: add it, with the id of the record. ``take``: nobody holds the
+    key; write the record with an id of your own, then add that run. ``renew``: write the record again, as it
+    is. ``expire``: end that run, which waits and has expired. ``requeue``: apply its pending retry. After the
+    last three, read the record again.
+    """
+    holder = None if record is None else holder_of(record)
+    if record is None or holder is None:
+        return "take"
+    if found is None:
+        if holder.retried is not None:
+            return "take"  # purged
+        age = _age(record, now)
+        return "add" if age < ADDED_WITHIN else "renew" if age < GIVEN_UP_AFTER else "take"
+    if found.state in ACTIVE_STATES:
+        return "expire" if found.state == "queued" and is_expired(found, now) else "answer"
+    return "requeue" if _is_retry_pending(holder, found) else "take"
+
+
+def is_stale(record: Record, found: RunRecord | None, now: Instant) -> bool:
+    """Return whether the record can be deleted: its run has ended, or its writer has died long ago."""
+    holder = holder_of(record)
+    if holder is None:
+        return True
+    if found is None or _is_retry_pending(holder, found):
+        return _age(record, now) >= GIVEN_UP_AFTER
+    return found.state not in ACTIVE_STATES
+
+
+def _is_retry_pending(holder: Holder, found: RunRecord) -> bool:
+    """Return whether a record was written to retry a run, and the run is as it was before."""
+    return found.state in ("failed", "cancelled") and holder.retried == found.attempt
+
+
+def _age(record: Record, now: Instant) -> int:
+    """Return how many ms ago a record was written, to the second."""
+    return now - (record.version >> _RANDOM_BITS) * 1000

@@ -1,0 +1,78 @@
+"""Runs of the store in memory: added, settled, lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, Statistics, Transition
+from evenbeat.errors import InvalidValue
+from evenbeat.rules.firing import Planned, wakes_on_run_end
+from evenbeat.stores.base import Lost, check_limit
+from evenbeat.stores.decisions import added, frees_slot, passes, status_of, verdict, with_transition
+from evenbeat.stores.memory.state import Key, MemoryState
+
+
+class MemoryRuns(MemoryState):
+    """Adds and settles runs."""
+
+    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
+        with self._lock:
+            return [self._add(run) for run in runs]
+
+    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
+        raise InvalidValue(
+            "a store in memory cannot join a transaction",
+            field="within",
+            value=connection,
+            hint="enqueue after the commit, or use PostgreSQL or SQLite; in tests, use virtual time: "
+            "evenbeat.testing.virtual(app)",
+        )
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        with self._lock:
+            return [self._settle(transition) for transition in transitions]
+
+    def _settle(self, transition: Transition) -> bool:
+        run = self._runs.get(transition.run)
+        if run is None:
+            return False
+        status = status_of(run)
+        decision = verdict(status, transition, self.now())
+        if decision != "apply":
+            return decision == "repeat"
+        if transition.gate is not None:
+            row = self._schedules.get(transition.gate[:2])
+            if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
+                return False
+        self._store(with_transition(run, transition, self.now()))
+        if frees_slot(status, transition):
+            self.hint()
+        for following in transition.adds:
+            self._add(following)
+        self._records.add(transition.records)
+        if transition.counts is not None:
+            key = (transition.counts.tenant, transition.counts.schedule)
+            before = self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1])
+            self._statistics[key] = added(before, transition.counts)
+        if transition.wakes is not None:
+            self._wake(transition.wakes)
+        return True
+
+    def _wake(self, key: Key) -> None:
+        schedule = self._schedules.get(key)
+        if schedule is not None and wakes_on_run_end(schedule):
+            self._apply(Planned(replace(schedule, wake_at=schedule.next_tick)))
+            self.hint()
+
+    def lost_runs(self, ended_by: Instant, limit: int) -> Lost:
+        check_limit(limit)
+        ended_by = min(ended_by, self.now())
+        with self._lock:
+            running = [self._runs[run_id] for run_id in self._running]
+        running.sort(key=lambda run: (run.lease_until or 0, run.id))
+        ended = sum(1 for run in running if (run.lease_until or 0) <= ended_by)
+        runs = tuple(running[: min(ended, limit)])
+        return Lost(runs, running[len(runs)].lease_until if len(runs) < len(running) else None)
