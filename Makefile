@@ -1,4 +1,5 @@
-# Everything here sets itself up in .venv: Python >= 3.11, make and git are enough. uv is used where it is installed.
+# Everything here sets itself up in .venv: Python >= 3.11, make and git are enough. uv and Node are used where they are
+# installed.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
@@ -12,18 +13,19 @@ TEST_PROCESSES ?= 4
 PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check lint types demo shell bench faults mutants servers lowest release hooks workflows clean
+.PHONY: help test test-all check lint types demo ui ui-check screenshots browser shell bench faults mutants servers lowest \
+  release hooks workflows clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
-test: $(VENV)/.dev  ## tests of every kind, in less than five minutes
+test: $(VENV)/.dev ui browser  ## tests of every kind, in less than five minutes
 	$(PYTEST) -m 'not long'
 
-test-all: $(VENV)/.dev  ## all tests: more seeds, more faults
+test-all: $(VENV)/.dev ui browser  ## all tests: more seeds, more faults
 	$(PYTEST)
 
-check: lint types test-all  ## lint, format, types and all tests, in less than fifteen minutes
+check: lint types ui-check test-all  ## lint, format, types and all tests, in less than fifteen minutes
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -32,8 +34,28 @@ lint: $(VENV)/.dev  ## ruff: rules and format
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
-demo: $(VENV)/.run  ## jobs of every kind on SQLite, live; Ctrl-C stops
-	@$(BIN)/evenbeat demo
+# The dashboard is built meanwhile: the server shows it as soon as it is there. Ctrl-C stops both.
+demo: $(VENV)/.run  ## jobs of every kind on SQLite, live, and the dashboard; Ctrl-C stops
+	@if $(DASHBOARD) is-built; then exec $(BIN)/evenbeat demo; fi; \
+	  $(MAKE) --no-print-directory ui >$(UI_LOG) 2>&1 & build=$$!; \
+	  trap : INT TERM; $(BIN)/evenbeat demo --page-follows; code=$$?; \
+	  kill $$build 2>/dev/null || $(DASHBOARD) is-built || { \
+	    echo "The dashboard was not built:" >&2; tail -n 20 $(UI_LOG) >&2; }; \
+	  exit $$code
+
+ui: $(VENV)/.python  ## build the dashboard, if its sources changed
+	@$(call node_for,build)
+	@$(DASHBOARD) build
+
+ui-check: $(VENV)/.python  ## the dashboard: tsc, strict, and unit tests
+	@$(call node_for,check)
+	@$(DASHBOARD) check
+
+screenshots: $(VENV)/.dev ui browser  ## take the pictures that README and docs show
+	$(BIN)/python -m tests.browser.screenshots
+
+browser:  ## Chromium for the tests: Debian's, where there is none
+	@sh tests/install_chromium.sh
 
 shell: $(VENV)/.run  ## a shell in which `evenbeat` is the one of this folder; exit leaves it
 	@PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" "$${SHELL:-/bin/sh}" || true
@@ -51,7 +73,7 @@ mutants: $(VENV)/.dev  ## change the code on purpose: do the tests notice? ONLY=
 servers: $(VENV)/.dev  ## PostgreSQL, Valkey and MongoDB to play with, until Ctrl-C
 	$(BIN)/python -m tests.servers
 
-lowest: $(VENV)/.dev  ## all tests again, on the oldest versions that pyproject.toml allows
+lowest: $(VENV)/.dev ui browser  ## all tests again, on the oldest versions that pyproject.toml allows
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip -q
 	$(BIN)/python -m pip install -q 'uv>=0.9'
 	rm -rf .venv-lowest && $(BIN)/uv venv -q .venv-lowest
@@ -64,12 +86,13 @@ release: $(VENV)/.release  ## build sdist and wheel, check both, try the wheel; 
 	$(BIN)/python -m twine check --strict dist/*
 ifdef UV
 	uv venv -q --python $(BIN)/python .venv-release
-	uv pip install -q --python .venv-release/bin/python dist/*.whl
 else
 	$(BIN)/python -m venv .venv-release
-	.venv-release/bin/python -m pip install -q --disable-pip-version-check dist/*.whl
 endif
+	$(INSTALL_RELEASED) dist/*.whl
 	.venv-release/bin/python -I tests/smoke.py dist
+	$(INSTALL_RELEASED) "$$(echo dist/*.whl)[web]"
+	.venv-release/bin/python -I tests/smoke.py dist web
 
 hooks: $(VENV)/.dev  ## run ruff and mypy before each commit (pre-commit)
 	$(INSTALL) --group hooks
@@ -81,6 +104,7 @@ workflows: $(VENV)/.python  ## actionlint for .github/workflows; downloads actio
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .venv-lowest .venv-release build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf ui/node_modules src/evenbeat/web/dashboard src/evenbeat/web/dashboard.*
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -98,12 +122,21 @@ endif
 
 ifdef UV
 INSTALL = uv pip install -q --python $(BIN)/python
+INSTALL_RELEASED = uv pip install -q --python .venv-release/bin/python
 else
 INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check
+INSTALL_RELEASED = .venv-release/bin/python -m pip install -q --disable-pip-version-check
 endif
 
+# Installs Node into .venv, where $(1) needs it and this machine has none.
+DASHBOARD = $(BIN)/python ui/dashboard.py
+UI_LOG = $(VENV)/ui.log
+node_for = node="$$($(DASHBOARD) needs $(1))" && { [ -z "$$node" ] || { \
+    echo "dashboard: installing $$node, because this machine has no Node 20 or newer with npm"; $(INSTALL) "$$node"; } || { \
+    echo "The dashboard needs Node 20 or newer with npm. Install it, or go online, so that make can download $$node." >&2; exit 1; }; }
+
 $(VENV)/.run: $(VENV)/.python pyproject.toml
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[web]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml

@@ -19,12 +19,15 @@ from bench import (
     cron,
     documents,
     execution,
+    fairness,
     firing,
     forecast,
+    limits,
     metrics,
     operations,
     planning,
     punctuality,
+    purging,
     readme,
     rest,
     servers_execution,
@@ -59,6 +62,9 @@ SUITES = {
     "documents": documents.run,
     "web": web.run,
     "metrics": metrics.run,
+    "limits": limits.run,
+    "fairness": fairness.run,
+    "purging": purging.run,
 }
 PLOTS = (burst.PLOT, servers_execution.PLOT)
 ROOT = Path(__file__).parent.parent

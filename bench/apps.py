@@ -16,10 +16,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from bench.processes import process
-from evenbeat import Scheduler
+from evenbeat import RunContext, Scheduler
 
-Kind: TypeAlias = Literal["def", "async def", "stamp", "both"]
-"""Which tasks there are: a no-op of one kind or the other, ``stamp``, or a no-op of each kind."""
+Kind: TypeAlias = Literal["def", "async def", "stamp", "both", "behind", "flood"]
+"""Which tasks there are: a no-op of one kind or the other, ``stamp``, a no-op of each kind, ``stamp`` and
+``limited``, which keeps its slot, or ``stamp`` and a no-op."""
 
 STARTS: list[tuple[float, float]] = []
 """(due, began) of each call of ``stamp`` in this process, in seconds since 1970. Kept in memory: writing
@@ -29,12 +30,14 @@ a file in each call would be measured along."""
 def make(kind: Kind, store: Path | str) -> Scheduler:
     """Make the app. ``store`` is an SQLite file, or the URL of a store."""
     app = Scheduler(store if isinstance(store, str) else f"sqlite:///{store}")
-    if kind in ("def", "both"):
+    if kind in ("def", "both", "flood"):
         app.task(name="noop")(_noop)
     if kind in ("async def", "both"):
         app.task(name="noop" if kind == "async def" else "async-noop")(_async_noop)
-    if kind == "stamp":
+    if kind in ("stamp", "behind", "flood"):
         app.task(name="stamp")(stamp)
+    if kind == "behind":
+        app.task(name="limited")(_keep_slot)
     return app
 
 
@@ -44,6 +47,11 @@ def _noop() -> None:
 
 async def _async_noop() -> None:
     pass
+
+
+def _keep_slot(run: RunContext) -> None:
+    while not run.cancel_requested:
+        time.sleep(0.05)
 
 
 def stamp(due: float) -> None:

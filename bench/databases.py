@@ -19,8 +19,11 @@ from psycopg.sql import SQL, Identifier
 from tests import servers
 from tests.isolation import own_place
 
+from bench.processes import scratch
+
 Database: TypeAlias = Literal["postgres", "valkey", "mongo"]
-TITLES: dict[Database, str] = {"postgres": "PostgreSQL", "valkey": "Valkey", "mongo": "MongoDB"}
+StoreName: TypeAlias = Literal["memory", "SQLite", "PostgreSQL", "Valkey", "MongoDB"]
+TITLES: dict[Database, StoreName] = {"postgres": "PostgreSQL", "valkey": "Valkey", "mongo": "MongoDB"}
 
 
 def present(*wanted: Database) -> list[Database]:
@@ -69,6 +72,25 @@ def place(name: Database) -> Iterator[str]:
             yield urlsplit(url_of(name))._replace(path=f"/{fresh}").geturl()
         finally:
             connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(fresh)))
+
+
+def stores() -> list[StoreName]:
+    """Return the stores that can run here: memory, SQLite, and those on servers."""
+    return ["memory", "SQLite", *(TITLES[name] for name in present())]
+
+
+@contextmanager
+def store_place(name: StoreName) -> Iterator[str]:
+    """Yield the URL of an empty store that nothing else uses."""
+    if name == "memory":
+        yield "memory://"
+    elif name == "SQLite":
+        with scratch() as folder:
+            yield f"sqlite:///{folder}/bench.db"
+    else:
+        (database,) = (key for key, title in TITLES.items() if title == name)
+        with place(database) as url:
+            yield url
 
 
 def analyze(url: str) -> None:

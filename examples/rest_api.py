@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
     command = [sys.executable, "-m", "evenbeat", "web", "--store", app.url, "--web-port", "0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        announced = next(line for line in server.stderr or () if "API is at" in line)
+        announced = next(line for line in server.stderr or () if "its API at" in line)
         operate(app, re.findall(r"http://\S+/api/v1", announced)[0], provider)
     finally:
         server.terminate()

@@ -5,7 +5,7 @@ python examples/retries.py
 
 from __future__ import annotations
 
-from evenbeat import RunContext, Scheduler
+from evenbeat import Retry, RunContext, Scheduler
 
 app = Scheduler("memory://")
 
@@ -20,6 +20,18 @@ def fetch(run: RunContext, url: str) -> str:
 @app.task(retries=1, backoff="10ms")
 def import_orders() -> None:
     raise LookupError("no orders")
+
+
+@app.task(retries=5, backoff="10ms", retry_on=ConnectionError)
+def charge(order: int) -> None:
+    raise ValueError(f"there is no order {order}")
+
+
+@app.task
+def fetch_report(run: RunContext) -> str:
+    if run.attempt < 3:
+        raise Retry(after="10ms", reason="the report is not ready")
+    return "report"
 
 
 def main() -> None:
@@ -38,6 +50,17 @@ def main() -> None:
         again = app.runs.retry(failed.id)  # by hand, with all its retries
         assert again.id == failed.id
         assert app.runs.join(again.id, "30s").state == "failed"
+
+        # An error that no retry can mend fails the run at once.
+        wrong = app.runs.join(charge.enqueue(-1).id, "30s")
+        assert (wrong.state, wrong.failures) == ("failed", 1)
+        assert wrong.error is not None
+        assert wrong.error.endswith("not retried: retry_on names only ConnectionError")
+
+        # It is too early: run again, without a failure.
+        report = app.runs.join(fetch_report.enqueue().id, "30s")
+        assert (report.result, report.attempt, report.failures) == ("report", 3, 0)
+        print(report.attempts[0].error)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ PAGE = Path(__file__).parents[1] / "docs/reference.md"
 # Sentences for the page alone, most of them with links.
 _MORE = {
     "timeout": "[More](howto/timeouts-and-cancelling.md)",
+    "catch_up_max_age": "[More](howto/catching-up.md#not-too-old-and-not-all-at-once)",
+    "catch_up_rate": "[More](howto/catching-up.md#not-too-old-and-not-all-at-once)",
+    "expires": "[More](howto/timeouts-and-cancelling.md#expiry)",
     "catch_up": "[More](howto/catching-up.md)",
     "overlap": "[More](#overlap-and-runs-by-hand)",
     "poll_interval": "A store whose notifications fail is asked every second.",
@@ -36,6 +39,7 @@ _WORDS = {
     "tags": "words",
     "priority": "0 to 9, `low`, `normal`, `high`",
     "flag": "True, False",
+    "rate": "a rate such as `10/m`",
 }
 
 

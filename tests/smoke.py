@@ -1,20 +1,25 @@
 """Try the wheel that ``make release`` built, in an environment that has nothing else.
 
-    .venv-release/bin/python -I tests/smoke.py dist
+    .venv-release/bin/python -I tests/smoke.py dist        the wheel without extras
+    .venv-release/bin/python -I tests/smoke.py dist web    the dashboard; needs the extra web
 
 ``-I`` keeps this folder and PYTHONPATH off the path, so that the installed package is what is imported.
 """
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tarfile
+from http.client import HTTPConnection
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urljoin, urlsplit
 from zipfile import ZipFile
 
 import evenbeat
@@ -25,6 +30,9 @@ ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "EVENBEAT"))
 }
 DEADLINE = 120
+# Bytes of script, style and icon, compressed.
+LARGEST_PAGE = 80 * 1024
+PAGE_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 APP = """
 from evenbeat import Scheduler
 
@@ -42,12 +50,14 @@ def check_archives(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     (sdist,) = dist.glob("*.tar.gz")
     inside = ZipFile(wheel).namelist()
-    assert "evenbeat/py.typed" in inside
+    assert {"evenbeat/py.typed", "evenbeat/web/dashboard/index.html"} <= set(inside)
     assert any(name.endswith("/licenses/LICENSE") for name in inside)
     assert {name.split("/")[0].partition("-")[0] for name in inside} == {"evenbeat", "_evenbeat_pytest.py"}
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "README.md", "CHANGELOG.md", "docs/index.md", "pyproject.toml"} <= names
+    assert {"hatch_build.py", "ui/package.json", "src/evenbeat/web/dashboard/index.html"} <= names
+    assert not any("node_modules" in name for name in names)
 
 
 def check_imports() -> None:
@@ -90,6 +100,68 @@ def check_a_node() -> None:
         app.close()
 
 
+def check_dashboard() -> None:
+    """Serve the dashboard with ``evenbeat web``, and fetch the page and each file that it names."""
+    run("db", "upgrade", "--store", "sqlite:///web.db")
+    command = [COMMAND, "web", "--no-auth", "--web-port", "0", "--store", "sqlite:///web.db"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            told = server.stderr.readline()
+            address = re.search(r"http://[\w.]+:\d+", told)
+            assert address is not None, told + server.stderr.read()
+            root = f"{address[0]}/"
+            page = fetch(root, "text/html").decode()
+            names = re.findall(r'(?:src|href)="([^"]+)"', page)
+            assert {Path(name).suffix for name in names} == PAGE_TYPES.keys(), page
+            assert not any(urlsplit(name).netloc or name.startswith("/") for name in names), page
+            files = [fetch(urljoin(root, name), PAGE_TYPES[Path(name).suffix]) for name in names]
+            assert sum(len(gzip.compress(content)) for content in files) < LARGEST_PAGE
+            fetch_imported(root, {Path(name).name: file for name, file in zip(names, files, strict=True)})
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+
+
+def fetch_imported(root: str, scripts: dict[str, bytes]) -> None:
+    """Fetch the scripts that these import, and those that they import: each page is a file of its own."""
+    fetched = dict(scripts)
+    waiting = [name for name in scripts if name.endswith(".js")]
+    while waiting:
+        for name in re.findall(r'"\./([\w-]+\.js)"', fetched[waiting.pop()].decode()):
+            if name not in fetched:
+                fetched[name] = fetch(urljoin(root, f"assets/{name}"), PAGE_TYPES[".js"])
+                waiting.append(name)
+    assert len(fetched) > len(scripts), "no script imports another one"
+
+
+def fetch(url: str, media_type: str) -> bytes:
+    """Return what a GET answers; it must succeed and be of this type."""
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.netloc, timeout=DEADLINE)
+    try:
+        connection.request("GET", parts.path)
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    assert answer.status == 200, (url, answer.status, content)
+    assert answer.headers.get_content_type() == media_type, (url, answer.headers.get_content_type())
+    assert content, url
+    return content
+
+
+def check_extra_web(dist: Path) -> None:
+    """Check the archives, and the dashboard of the installed wheel."""
+    check_archives(dist)
+    check_imports()
+    with TemporaryDirectory(prefix="evenbeat-smoke-") as folder:
+        os.chdir(folder)
+        check_dashboard()
+        os.chdir("/")
+    sys.stdout.write(f"evenbeat {evenbeat.__version__}: the wheel serves the dashboard\n")
+
+
 def main(dist: Path) -> None:
     check_archives(dist)
     check_imports()
@@ -106,4 +178,8 @@ def main(dist: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    archives = Path(sys.argv[1]).resolve()
+    if sys.argv[2:] == ["web"]:
+        check_extra_web(archives)
+    else:
+        main(archives)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -64,6 +65,27 @@ def wait_until_receiving(store: Any) -> None:
         store.wait(0.01)
 
 
+class WaitingThread:
+    """A thread that waits for a hint. Every hint that comes after the constructor returns ends its wait."""
+
+    def __init__(self, store: Store, timeout: float = 60) -> None:
+        self._woken: list[bool] = []
+        self._thread = threading.Thread(target=self._wait, args=(store, timeout))
+        self._is_ready = threading.Event()
+        self._thread.start()
+        assert self._is_ready.wait(60)
+
+    def _wait(self, store: Store, timeout: float) -> None:
+        store.wait(0)  # hints count from a thread's last wait
+        self._is_ready.set()
+        self._woken.append(store.wait(timeout))
+
+    def is_woken(self) -> bool:
+        """Return what the wait returned, when it has ended."""
+        self._thread.join()
+        return self._woken == [True]
+
+
 def every_call(store: Store) -> dict[str, Callable[[], object]]:
     """Every operation of a store on rows, by name, to check how errors are reported."""
     run = RunRecord(id="a", task="work", attempt=1)
@@ -82,9 +104,12 @@ def every_call(store: Store) -> dict[str, Callable[[], object]]:
         "lost_runs": lambda: store.lost_runs(store.now(), 1),
         "count_runs": lambda: store.count_runs(),
         "count_queues": lambda: store.count_queues(1, 1),
+        "count_tenants": lambda: store.count_tenants(),
+        "count_tenants of one": lambda: store.count_tenants("a"),
         "find_skipped": lambda: store.find_skipped("default", "a"),
         "statistics": lambda: store.statistics([("default", "a")]),
         "purge": lambda: store.purge(1, 1),
+        "purge_tenant": lambda: store.purge_tenant("default", ["k"], 1),
         "get_record": lambda: store.get_record("k", "default", "x"),
         "put_record": lambda: store.put_record(Record(kind="k", key="x", body="")),
         "find_records": lambda: store.find_records("k"),

@@ -6,7 +6,9 @@ if TYPE_CHECKING:
     from evenbeat.app.acting import acting_as
     from evenbeat.app.scheduler import Scheduler
     from evenbeat.core.alerts import AlertChannel, AlertRule, Delivery, Incident, MaintenanceWindow
+    from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
+    from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
         FailureGroup,
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
         NodeView,
         Percentiles,
         QuarantineNote,
-        TenantView,
     )
     from evenbeat.core.forecasts import (
         Forecast,
@@ -29,21 +30,26 @@ if TYPE_CHECKING:
         TriggerExplanation,
         TriggerTick,
     )
+    from evenbeat.core.limits import LimitValue, RunLimit
     from evenbeat.core.results import (
         BulkResult,
         ChangedItem,
+        ChangeWarning,
         LogLine,
         QueueStats,
+        RecentRun,
         RefusedItem,
+        ResumePreview,
         Run,
         RunAttempt,
         RunPage,
+        RunProgress,
         RunWait,
         Schedule,
         ScheduleStats,
-        ScheduleWarning,
         SkippedTicks,
     )
+    from evenbeat.core.tenants import Quota, TenantDetails, TenantPurge, TenantView
     from evenbeat.core.tokens import NewToken, Role, Token
     from evenbeat.errors import (
         AlertChanged,
@@ -56,8 +62,11 @@ if TYPE_CHECKING:
         EvenbeatError,
         InvalidTrigger,
         InvalidValue,
+        LimitNotFound,
         LockHeld,
         LockLost,
+        QuotaExceeded,
+        QuotaNotFound,
         RunCancelled,
         RunExists,
         RunNotFound,
@@ -69,6 +78,7 @@ if TYPE_CHECKING:
         ScheduleTooNew,
         SchemaTooNew,
         StoreUnavailable,
+        TenantNotFound,
         TokenNotFound,
         TooLarge,
         UnknownTriggerZone,
@@ -77,6 +87,7 @@ if TYPE_CHECKING:
     from evenbeat.observe.events import Event
     from evenbeat.observe.logs import JsonFormatter, RunFields, TextFormatter
     from evenbeat.tasks.context import RunContext
+    from evenbeat.tasks.retrying import Retry
     from evenbeat.tasks.task import Call, Task
     from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
 
@@ -91,10 +102,13 @@ __all__ = [
     "AlertRule",
     "AppImportError",
     "At",
+    "Attention",
+    "AttentionItem",
     "AuditEntry",
     "AuditPage",
     "BulkResult",
     "Call",
+    "ChangeWarning",
     "ChangedItem",
     "ChannelInUse",
     "Cron",
@@ -112,10 +126,14 @@ __all__ = [
     "Figures",
     "Forecast",
     "ForecastPeak",
+    "HeatCell",
+    "HeatMap",
     "Incident",
     "InvalidTrigger",
     "InvalidValue",
     "JsonFormatter",
+    "LimitNotFound",
+    "LimitValue",
     "LockHeld",
     "LockLost",
     "LogLine",
@@ -127,7 +145,13 @@ __all__ = [
     "QuarantineNote",
     "QueueStats",
     "QuietWindow",
+    "Quota",
+    "QuotaExceeded",
+    "QuotaNotFound",
+    "RecentRun",
     "RefusedItem",
+    "ResumePreview",
+    "Retry",
     "Role",
     "Run",
     "RunAttempt",
@@ -135,8 +159,10 @@ __all__ = [
     "RunContext",
     "RunExists",
     "RunFields",
+    "RunLimit",
     "RunNotFound",
     "RunPage",
+    "RunProgress",
     "RunRefused",
     "RunWait",
     "Schedule",
@@ -145,16 +171,21 @@ __all__ = [
     "ScheduleExists",
     "ScheduleNotFound",
     "ScheduleStats",
+    "ScheduleTimeline",
     "ScheduleTooNew",
-    "ScheduleWarning",
     "Scheduler",
     "SchemaTooNew",
     "SkippedTicks",
     "SpreadProposal",
     "StoreUnavailable",
     "Task",
+    "TenantDetails",
+    "TenantNotFound",
+    "TenantPurge",
     "TenantView",
     "TextFormatter",
+    "TimelineCell",
+    "TimelineLane",
     "Token",
     "TokenNotFound",
     "TooLarge",
@@ -178,6 +209,7 @@ _MODULES = {
     "evenbeat.app.acting": ("acting_as",),
     "evenbeat.app.scheduler": ("Scheduler",),
     "evenbeat.core.alerts": ("AlertChannel", "AlertRule", "Delivery", "Incident", "MaintenanceWindow"),
+    "evenbeat.core.attention": ("Attention", "AttentionItem"),
     "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
     "evenbeat.core.figures": (
         "FailureGroup",
@@ -189,8 +221,8 @@ _MODULES = {
         "NodeView",
         "Percentiles",
         "QuarantineNote",
-        "TenantView",
     ),
+    "evenbeat.core.cells": ("HeatCell", "HeatMap", "ScheduleTimeline", "TimelineCell", "TimelineLane"),
     "evenbeat.core.explanations": ("Account", "Fact", "Why"),
     "evenbeat.core.forecasts": (
         "Forecast",
@@ -201,21 +233,26 @@ _MODULES = {
         "TriggerExplanation",
         "TriggerTick",
     ),
+    "evenbeat.core.limits": ("LimitValue", "RunLimit"),
     "evenbeat.core.results": (
         "BulkResult",
         "ChangedItem",
+        "ChangeWarning",
         "LogLine",
         "QueueStats",
+        "RecentRun",
         "RefusedItem",
+        "ResumePreview",
         "Run",
         "RunAttempt",
         "RunPage",
+        "RunProgress",
         "RunWait",
         "Schedule",
         "ScheduleStats",
-        "ScheduleWarning",
         "SkippedTicks",
     ),
+    "evenbeat.core.tenants": ("Quota", "TenantDetails", "TenantPurge", "TenantView"),
     "evenbeat.core.tokens": ("NewToken", "Role", "Token"),
     "evenbeat.errors": (
         "AlertChanged",
@@ -228,8 +265,11 @@ _MODULES = {
         "EvenbeatError",
         "InvalidTrigger",
         "InvalidValue",
+        "LimitNotFound",
         "LockHeld",
         "LockLost",
+        "QuotaExceeded",
+        "QuotaNotFound",
         "RunCancelled",
         "RunExists",
         "RunNotFound",
@@ -241,6 +281,7 @@ _MODULES = {
         "ScheduleTooNew",
         "SchemaTooNew",
         "StoreUnavailable",
+        "TenantNotFound",
         "TokenNotFound",
         "TooLarge",
         "UnknownTriggerZone",
@@ -249,6 +290,7 @@ _MODULES = {
     "evenbeat.observe.events": ("Event",),
     "evenbeat.observe.logs": ("JsonFormatter", "RunFields", "TextFormatter"),
     "evenbeat.tasks.context": ("RunContext",),
+    "evenbeat.tasks.retrying": ("Retry",),
     "evenbeat.tasks.task": ("Call", "Task"),
     "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
 }

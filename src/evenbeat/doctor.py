@@ -1,4 +1,4 @@
-"""Checks of a store and its nodes, and repairs of what is safe to repair.
+"""Checks of a store and its nodes.
 
 Everything here uses the protocol of stores alone, so it works with every database. ``now`` is the store's
 time.
@@ -6,39 +6,39 @@ time.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias
-from uuid import uuid4
+from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from evenbeat.app.alerts import reports
-from evenbeat.app.audit import audited
+from evenbeat.app.limits import read_limit_record, read_usage
+from evenbeat.app.repairs import Duplicate, duplicates, is_asleep, lost_runs
 from evenbeat.core.alerts import Delivery
 from evenbeat.core.instants import Instant, write_instant
-from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped, Transition
+from evenbeat.core.json_form import json_form
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.node.presence import LiveNode, live_nodes
-from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.self_check import latest_check
+from evenbeat.observe.backlogs import LONG_WAIT
+from evenbeat.observe.limit_usage import LimitUsage
 from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
-from evenbeat.rules import attempts, auditing
-from evenbeat.rules.firing import Planned, plan
-from evenbeat.rules.waiting import why_no_taker
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store, Write
+from evenbeat.rules.limits import LIMIT, OWNER
+from evenbeat.rules.waiting import takers, why_no_taker
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store
 from evenbeat.stores.pages import every_run, every_schedule
 
 LATE = 60_000
 """Milliseconds. A schedule or run that is due for longer waits for a node that is not there."""
-LEASE_OVER = 10_000
-"""Milliseconds after the end of a lease: nodes look for ended leases every few seconds."""
 _CLOCKS_APART = 2_000
 _PAGE = 500
+# Milliseconds: nodes check once a minute.
+_CHECK_OLD = 180_000
 # The most runs and rows that are read: enough to see a fault, in seconds at most.
 _RUNS = 100_000
-_LEDGER = 10_000
 
 Level: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -55,34 +55,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Details for programs."""
 
 
-class Duplicate(NamedTuple):
-    """A tick that was settled more than once: its runs, and its row of the ledger if there is one."""
-
-    tenant: str
-    schedule: str
-    generation: int
-    tick: Instant
-    runs: tuple[RunRecord, ...]
-    ledger: Skipped | None
-
-    def surplus(self) -> list[RunRecord]:
-        """Return the queued runs that can be cancelled without losing the tick.
-
-        If no run of the tick has begun, and the ledger has no row of it, the oldest run stays.
-        """
-        queued = sorted(
-            (run for run in self.runs if run.state == "queued"), key=lambda run: (run.created_at, run.id)
-        )
-        others = [run for run in self.runs if run.state not in ("queued", "cancelled")]
-        return queued if others or self.ledger is not None else queued[1:]
-
-    @property
-    def is_repaired(self) -> bool:
-        """Whether the tick is settled once now, because all runs but one were cancelled."""
-        kept = sum(run.state != "cancelled" for run in self.runs)
-        return kept + (self.ledger is not None) <= 1
-
-
 # -- checks ------------------------------------------------------------------------------------------------
 
 
@@ -91,12 +63,15 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
     now = store.now()
     rows = list(every_schedule(store, ScheduleQuery(limit=_PAGE)))
     alive = live_nodes(store)
+    limits = read_usage(store)
     return [
         _clock(now, local, rows),
         _nodes(alive, rows),
         _overdue(rows, now),
-        _waiting(store, alive, now),
+        _waiting(store, alive, now, limits),
+        *_limits(store, alive, now, limits),
         _expired(store, now),
+        *_self_check(store, alive, now),
         _quarantine(store, rows),
         *_deferred(store),
         *_alerts(store),
@@ -123,41 +98,6 @@ def safety_findings(settings: list[Setting]) -> Iterator[Finding]:
             message=", ".join(f"{setting.name} {setting.value}" for setting in fine),
             facts={setting.name: setting.value for setting in fine},
         )
-
-
-def expired_runs(store: Store, now: Instant) -> list[RunRecord]:
-    """Return running runs whose lease ended a while ago, and that no node has taken over."""
-    return list(store.lost_runs(now - LEASE_OVER, _RUNS).runs)
-
-
-def duplicates(store: Store) -> tuple[list[Duplicate], int]:
-    """Return ticks with two runs, or with a run and a row of the ledger; and how many runs were examined."""
-    by_tick: dict[tuple[str, str, int, Instant], list[RunRecord]] = defaultdict(list)
-    checked = 0
-    for run in every_run(store, RunQuery(without=LARGE_FIELDS, limit=_PAGE)):
-        checked += 1
-        if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
-            by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
-        if checked >= _RUNS:
-            break
-    ledgers = {
-        (tenant, name): store.find_skipped(tenant, name, _LEDGER)
-        for tenant, name in {key[:2] for key in by_tick}
-    }
-    found = []
-    for key, runs in sorted(by_tick.items()):
-        row = _recorded(ledgers[key[:2]], key[2], key[3])
-        if len(runs) > 1 or row is not None:
-            found.append(Duplicate(*key, tuple(runs), row))
-    return found, checked
-
-
-def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
-    # Within a generation the watermark only grows, so no run lies within a range of the ledger.
-    for row in ledger:
-        if row.generation == generation and row.first <= tick <= row.last:
-            return row
-    return None
 
 
 def _clock(now: Instant, local: Instant, rows: list[ScheduleRecord]) -> Finding:
@@ -222,7 +162,7 @@ def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
     )
 
 
-def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
+def _waiting(store: Store, alive: list[LiveNode], now: Instant, limits: LimitUsage | None) -> Finding:
     counts: Counter[tuple[str, str]] = Counter()
     oldest: dict[tuple[str, str], Instant] = {}
     for number, run in enumerate(
@@ -230,7 +170,7 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
     ):
         if number >= _RUNS:
             break
-        if run.run_at < now - LATE:
+        if run.run_at < now - LATE and not _is_limited(run, alive, limits):
             key = (run.task, run.queue)
             counts[key] += 1
             oldest[key] = min(oldest.get(key, now), run.run_at)
@@ -253,6 +193,61 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant) -> Finding:
     )
 
 
+def _is_limited(run: RunRecord, alive: list[LiveNode], limits: LimitUsage | None) -> bool:
+    """Return whether a run that a live node could take waits for a limit."""
+    if limits is None or limits.hold(run) is None:
+        return False
+    return bool(takers(run, [node.taker for node in alive]))
+
+
+def _limits(store: Store, alive: list[LiveNode], now: Instant, usage: LimitUsage | None) -> Iterator[Finding]:
+    """Yield what is wrong with limits; nothing if there are none, or all is well."""
+    unread = [record for record in store.find_records(LIMIT, OWNER) if read_limit_record(record) is None]
+    if unread:
+        yield Finding(
+            check="limits",
+            level="fail",
+            facts={"records": [{"key": record.key, "body": record.body} for record in unread]},
+            message=f"{count(len(unread), 'limit')} can't be read and may not hold",
+            hint="set them again or remove them: evenbeat limits set",
+            details=_some(f"{record.key}: {record.body}" for record in unread),
+        )
+    if usage is None:
+        return
+    workers = [node.taker for node in alive if node.worker]
+    useless = [
+        limit.name
+        for limit in usage.limits
+        if workers and limit.task is not None and not any(node.has(limit.task) for node in workers)
+    ]
+    if useless:
+        yield Finding(
+            check="limits",
+            level="warn",
+            facts={"without_task": useless},
+            message=f"{count(len(useless), 'limit is', 'limits are')} for tasks that no live node has",
+            hint="check the names, or remove them: evenbeat limits remove",
+            details=_some(useless),
+        )
+    slow = []
+    for limit in usage.limits:
+        since = usage.oldest_waiting(limit)
+        if since is not None and since < now - LONG_WAIT:
+            slow.append((since, limit.name, sum(each.waiting for each in usage.of(limit))))
+    if slow:
+        yield Finding(
+            check="limits",
+            level="warn",
+            facts={"slow": [{"limit": name, "waiting": number} for _, name, number in sorted(slow)]},
+            message=f"runs have waited for long for {count(len(slow), 'limit')}",
+            hint="raise the limit, or enqueue less: evenbeat limits list",
+            details=_some(
+                f"{name}: {count(number, 'run')}, for up to {span(now - since, units=1)}"
+                for since, name, number in sorted(slow)
+            ),
+        )
+
+
 def _why_waiting(task: str, queue: str, alive: list[LiveNode]) -> str:
     nodes = [node.taker for node in alive if node.tasks is not None or not node.worker]
     if not nodes:
@@ -263,7 +258,7 @@ def _why_waiting(task: str, queue: str, alive: list[LiveNode]) -> str:
 
 
 def _expired(store: Store, now: Instant) -> Finding:
-    runs = expired_runs(store, now)
+    runs = lost_runs(store, now)
     facts = {"runs": [run.id for run in runs]}
     if not runs:
         return Finding(check="leases", level="ok", message="every running run has a live worker", facts=facts)
@@ -272,21 +267,59 @@ def _expired(store: Store, now: Instant) -> Finding:
         level="fail",
         facts=facts,
         message=f"{count(len(runs), 'run has', 'runs have')} no live worker, and no node took over",
-        hint="start a node, or queue them again: evenbeat doctor --repair",
+        hint="start a node, or queue them again: evenbeat repair --yes",
         details=_some(
             f"{run.id} of {run.worker}, for {span(now - (run.lease_until or now), units=1)}" for run in runs
         ),
     )
 
 
+def _self_check(store: Store, alive: list[LiveNode], now: Instant) -> list[Finding]:
+    """Return what the nodes' own check last found; nothing if no node has made one."""
+    last = latest_check(store)
+    if last is None:
+        return []
+    facts = {
+        "at": write_instant(last.at),
+        "findings": [json_form(each.item) for each in last.findings.values()],
+    }
+    age = now - last.at
+    if age > _CHECK_OLD and alive:
+        return [
+            Finding(
+                check="self-check",
+                level="warn",
+                message=f"the nodes' last check is {span(age, units=1)} old",
+                hint="look at the log of the nodes: they check once a minute",
+                facts=facts,
+            )
+        ]
+    if not last.findings or not alive:
+        message = "the nodes found nothing wrong" if not last.findings else "no node is running to check"
+        return [Finding(check="self-check", level="ok", message=message, facts=facts)]
+    return [
+        Finding(
+            check="self-check",
+            level="warn",
+            message=f"the nodes found {count(len(last.findings), 'problem')}",
+            hint="evenbeat attention --all-tenants",
+            details=_some(
+                f"{each.item.sentence} (for {span(now - each.since, units=1)})"
+                for each in sorted(last.findings.values(), key=lambda each: each.since)
+            ),
+            facts=facts,
+        )
+    ]
+
+
 def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
     # A note stays if the row was repaired in the database itself.
-    sound = {row.key for row in rows if not row.damage and not _is_asleep(row)}
+    sound = {row.key for row in rows if not row.damage and not is_asleep(row)}
     notes = [note for note in store.find_records("quarantine") if (note.tenant, note.key) not in sound]
     # Active rows without a next wake-up; their note may be missing.
     noted = {(note.tenant, note.key) for note in notes}
     damaged = [row for row in rows if row.damage and row.key not in noted]
-    asleep = [row for row in rows if not row.damage and _is_asleep(row) and row.key not in noted]
+    asleep = [row for row in rows if not row.damage and is_asleep(row) and row.key not in noted]
     facts = {
         "records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes],
         "damaged": [{"tenant": row.tenant, "name": row.name, "damage": row.damage} for row in damaged],
@@ -302,7 +335,7 @@ def _quarantine(store: Store, rows: list[ScheduleRecord]) -> Finding:
         level="fail",
         facts=facts,
         message=f"{count(len(details), 'row', 'rows')} could not be read and do not fire",
-        hint="evenbeat doctor --repair wakes those that can be planned; declare, update or delete the others",
+        hint="evenbeat repair --yes wakes those that can be planned; declare, update or delete the others",
         details=_some(details),
     )
 
@@ -383,7 +416,7 @@ def _duplicates(store: Store) -> Finding:
     surplus = sum(len(one.surplus()) for one in found)
     hint = "report it, please: Evenbeat promises that this can't happen"
     if surplus:
-        hint = f"{count(surplus, 'run is', 'runs are')} still queued: evenbeat doctor --repair cancels them"
+        hint = f"{count(surplus, 'run is', 'runs are')} still queued: evenbeat repair --yes cancels them"
     return Finding(
         check="duplicates",
         level="fail",
@@ -397,78 +430,6 @@ def _duplicates(store: Store) -> Finding:
 def _duplicate_words(one: Duplicate) -> str:
     words = ", ".join(f"{run.id} {run.state}" for run in one.runs)
     return words if one.ledger is None else f"{words}; recorded as skipped: {one.ledger.reason}"
-
-
-# -- repairs -----------------------------------------------------------------------------------------------
-
-
-class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``repair`` changed."""
-
-    requeued: list[str]
-    """Runs without a live worker: queued again, or failed if their policy says so."""
-    cancelled: list[str]
-    """Runs of ticks that were settled already."""
-    woken: list[str]
-    """Schedules that had no next wake-up although they can be planned."""
-
-
-def repair(store: Store) -> Repaired:
-    """Repair what needs no judgement; return the changes. Rows that can't be read are left to people.
-
-    Each change has an entry in the audit, written in the same step.
-    """
-    now = store.now()
-    lost = expired_runs(store, now)
-    # Applies only if the lease has still ended then: a heartbeat in between keeps the run.
-    requeued = _settled(store, [(run, attempts.crashed(run, now, uuid4().hex)) for run in lost], now)
-    surplus = [run for one in duplicates(store)[0] for run in one.surplus()]
-    wishes = [(run, attempts.cancel(run, now, uuid4().hex)) for run in surplus]
-    cancelled = _settled(store, [(run, wish) for run, wish in wishes if wish is not None], now)
-    rows = every_schedule(store, ScheduleQuery(limit=_PAGE))
-    woken = [row.name for row in rows if _is_asleep(row) and _wake(store, row, now)]
-    if requeued or cancelled or woken:
-        store.hint()
-    return Repaired(requeued=requeued, cancelled=cancelled, woken=woken)
-
-
-def _settled(store: Store, ends: list[tuple[RunRecord, Transition]], now: Instant) -> list[str]:
-    """Settle runs, in parts, so that one that can't be written does not block the others; return the ids of
-    those that changed."""
-    transitions = [_audited(run, transition, now) for run, transition in ends]
-    accepted = chain.from_iterable(settle_in_parts(store, transitions, "doctor"))
-    return [run.id for (run, _), done in zip(ends, accepted, strict=True) if done]
-
-
-def _audited(run: RunRecord, transition: Transition, now: Instant) -> Transition:
-    before: dict[str, Any] = {"state": run.state}
-    after: dict[str, Any] = {"state": transition.state}
-    if run.state == "running":
-        before["worker"], after["worker"] = run.worker, None
-    return replace(transition, records=audited(auditing.run_change("repair", run, before, after), now))
-
-
-def _is_asleep(row: ScheduleRecord) -> bool:
-    return row.state == "active" and row.wake_at is None
-
-
-def _wake(store: Store, row: ScheduleRecord, now: Instant) -> bool:
-    """Wake a schedule that can be planned here, and delete its quarantine note; return whether it worked."""
-    if row.damage or row.next_tick is None:
-        return False
-    awake = replace(row, wake_at=row.next_tick)
-    try:
-        plan(awake, now)
-    except Exception:
-        return False  # a node would quarantine it again
-    wake_up = {"wake_at": write_instant(row.next_tick)}
-    change = auditing.Change("schedule", row.name, row.tenant, "repair", {"wake_at": None}, wake_up)
-    planned = Planned(replace(awake, revision=row.revision + 1), records=audited(change, now))
-    written = store.put_schedules([Write(planned, row.version)])[0]
-    note = store.get_record("quarantine", row.tenant, row.name)
-    if written.accepted and note is not None:
-        store.delete_record("quarantine", row.tenant, row.name, note.version)
-    return written.accepted
 
 
 def _node_facts(node: LiveNode) -> dict[str, Any]:

@@ -252,6 +252,85 @@ class TokenNotFound(EvenbeatError):
         self.token = token
 
 
+class LimitNotFound(EvenbeatError):
+    """There is no limit of these names. ``limit`` is its name, like ``task=charge key=customer``."""
+
+    def __init__(self, limit: str, hint: str | None = None) -> None:
+        super().__init__(f"there is no limit {shown(limit)}" + ("" if hint is None else f"; {hint}"))
+        self.limit = limit
+        self.hint = hint
+
+
+class RetentionRuleNotFound(EvenbeatError):
+    """There is no retention rule for exactly that ``tenant`` and ``state``; None means all of them."""
+
+    def __init__(self, tenant: str | None, state: str | None) -> None:
+        runs = "ended runs" if state is None else f"{state} runs"
+        super().__init__(f"there is no retention rule for {runs} of {_owner(tenant)}")
+        self.tenant = tenant
+        self.state = state
+
+
+class QuarantineNotFound(EvenbeatError):
+    """No schedule of that name, and no run with that id, is in quarantine."""
+
+    def __init__(self, tenant: str, name: str) -> None:
+        super().__init__(f"nothing of tenant {shown(tenant)} named {shown(name)} is in quarantine")
+        self.tenant = tenant
+        self.name = name
+
+
+class QuarantineRefused(EvenbeatError):
+    """A quarantined schedule or run can't be retried or dropped now; ``problem`` says why."""
+
+    def __init__(self, tenant: str, name: str, problem: str, hint: str) -> None:
+        super().__init__(f"{shown(name)} of tenant {shown(tenant)} stays in quarantine: {problem}; {hint}")
+        self.tenant = tenant
+        self.name = name
+        self.problem = problem
+
+
+class TenantNotFound(EvenbeatError):
+    """Nothing of that tenant is in the store: no schedule, no run and no quota."""
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"there is no tenant {shown(tenant)}: it has no schedules, no runs and no quota")
+        self.tenant = tenant
+
+
+class QuotaNotFound(EvenbeatError):
+    """The tenant has no quota."""
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"tenant {shown(tenant)} has no quota")
+        self.tenant = tenant
+
+
+class QuotaExceeded(EvenbeatError):
+    """The tenant has as many schedules or queued runs as its quota allows. Nothing was added.
+
+    ``what`` is ``schedules`` or ``queued_runs``, ``quota`` the number that is allowed, ``used`` how many
+    there are, and ``wanted`` how many more the call asked for.
+    """
+
+    def __init__(self, tenant: str, what: str, quota: int, used: int, wanted: int = 1) -> None:
+        words = what.replace("_", " ")
+        self.hint = (
+            "delete some of its schedules, or raise the quota"
+            if what == "schedules"
+            else "try again when some have run, cancel some, or raise the quota"
+        )
+        super().__init__(
+            f"tenant {shown(tenant)} has {used:,} {words}, and its quota is {quota:,}: "
+            f"{wanted:,} more {'is' if wanted == 1 else 'are'} too many; {self.hint}"
+        )
+        self.tenant = tenant
+        self.what = what
+        self.quota = quota
+        self.used = used
+        self.wanted = wanted
+
+
 class AlertNotFound(EvenbeatError):
     """There is no alert rule, channel, window or delivery of that name or id.
 

@@ -29,7 +29,7 @@ MESSAGE = Message(
     title="Failed: nightly",
     lines=("A run failed.", "Error: ValueError: no such table", "Schedule: nightly"),
     at=datetime(2026, 3, 2, 2, 0, 4, tzinfo=UTC),
-    link="https://jobs.example.com/api/v1/runs/default/nightly/1/1772416800000",
+    link="https://jobs.example.com/#/runs/default/default%2Fnightly%2F1%2F1772416800000",
     incident="i1",
     rule="on-call",
     condition="failed",

@@ -61,7 +61,7 @@ class Rule(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def read(text: str) -> Rule:
+def read(text: str, days: str = "either") -> Rule:
     """A valid cron text without H, taken apart."""
     fields = MACROS.get(text.lower(), text).lower().split()
     if len(fields) == 5:
@@ -74,7 +74,7 @@ def read(text: str) -> Rule:
         dom.split(","),
         _numbers(month, 1, 12),
         dow.split(","),
-        both=dom[0] in "*?" or dow[0] in "*?",
+        both=days == "both" or dom[0] in "*?" or dow[0] in "*?",
         real_time=minute[0] == "*" or hour[0] == "*",
     )
 
@@ -206,10 +206,16 @@ _COUNTED = {"first": ("only", "first"), "last": ("only", "second"), "both": ("on
 
 
 def ticks(
-    text: str, key: str, begin: int, end: int, gap: str | None = None, repeat: str | None = None
+    text: str,
+    key: str,
+    begin: int,
+    end: int,
+    gap: str | None = None,
+    repeat: str | None = None,
+    days: str = "either",
 ) -> Iterator[int]:
     """The ticks in [begin, end), in UTC seconds."""
-    rule = read(text)
+    rule = read(text, days)
     gap = gap or ("skip" if rule.real_time else "shift")
     repeat = repeat or ("both" if rule.real_time else "first")
     for day in range(begin // DAY, (end - 1) // DAY + 1):

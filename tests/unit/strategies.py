@@ -22,6 +22,7 @@ ZONES = (
 )
 GAPS = ("shift", "skip")
 REPEATS = ("first", "last", "both")
+DAYS = ("either", "both")
 
 _MONTHS = ("jan", "FEB", "Mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "MON", "Tue", "wed", "thu", "fri", "sat")
@@ -145,6 +146,7 @@ def cron_triggers(draw: st.DrawFn, texts: st.SearchStrategy[str] = texts, bounde
             tz=draw(st.sampled_from(ZONES)),
             gap=draw(st.sampled_from((None, "shift", "skip"))),
             repeat=draw(st.sampled_from((None, "first", "last", "both"))),
+            days=draw(st.sampled_from((None, "both"))),
             start=start,
             until=until,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from hypothesis import given
@@ -68,7 +68,7 @@ def test_the_first_failure_says_all_that_one_wants_to_know() -> None:
         "Schedule: nightly\n"
         "Tick: Mon 2026-03-02 02:00 UTC\n"
         f"Run: default/nightly/1/{TICK}\n"
-        f"https://jobs.example.com/api/v1/runs/default/nightly/1/{TICK}"
+        f"https://jobs.example.com/#/runs/default/default%2Fnightly%2F1%2F{TICK}"
     )
     assert (message.id, message.incident, message.rule, message.condition) == (
         "d1",
@@ -98,7 +98,7 @@ def test_an_escalation_says_how_many_failed_in_a_row() -> None:
         "Schedule: nightly of tenant acme\n"
         "First failed tick: Mon 2026-03-02 02:00 UTC\n"
         f"First failed run: default/nightly/1/{TICK}\n"
-        "https://jobs.example.com/api/v1/schedules/nightly?tenant=acme"
+        "https://jobs.example.com/#/schedules/acme/nightly"
     )
     assert message.at == datetime(2026, 3, 4, 2, tzinfo=UTC)
 
@@ -117,7 +117,7 @@ def test_a_recovery_says_how_long_it_lasted() -> None:
         "Schedule: nightly\n"
         "First failed tick: Mon 2026-03-02 02:00 UTC\n"
         f"First failed run: default/nightly/1/{TICK}\n"
-        "https://jobs.example.com/api/v1/schedules/nightly"
+        "https://jobs.example.com/#/schedules/default/nightly"
     )
     assert message.at == datetime(2026, 3, 5, 2, 1, 5, tzinfo=UTC)
 
@@ -212,7 +212,7 @@ def test_a_run_that_ended_says_how_and_after_what_time() -> None:
         "Schedule: nightly\n"
         "Tick: Mon 2026-03-02 02:00 UTC\n"
         f"Run: default/nightly/1/{TICK}\n"
-        f"https://jobs.example.com/api/v1/runs/default/nightly/1/{TICK}"
+        f"https://jobs.example.com/#/runs/default/default%2Fnightly%2F1%2F{TICK}"
     )
     assert (message.announcement, message.outcome, message.trigger) == ("run", "succeeded", "0 2 * * *")
     assert message.duration == timedelta(milliseconds=4_123)
@@ -228,7 +228,7 @@ def test_a_run_without_a_schedule_is_known_by_its_task() -> None:
         "Error: boom\n"
         "Task: report of tenant acme\n"
         "Run: abc\n"
-        "https://jobs.example.com/api/v1/runs/abc?tenant=acme"
+        "https://jobs.example.com/#/runs/acme/abc"
     )
     assert (message.subject_kind, message.subject, message.outcome) == ("task", "report", "failed")
 
@@ -330,14 +330,13 @@ def test_a_link_leads_to_the_run_whatever_its_name(run: str, tenant: str) -> Non
     assert link.isascii()
     assert link.isprintable()
     parts = urlsplit(link)
-    assert parts.netloc == "jobs.example.com"
-    assert unquote(parts.path) == f"/api/v1/runs/{run}"
-    assert parse_qs(parts.query) == ({} if tenant == "default" else {"tenant": [tenant]})
+    assert (parts.netloc, parts.path, parts.query) == ("jobs.example.com", "/", "")
+    assert [unquote(part) for part in parts.fragment.split("/")] == ["", "runs", tenant, run]
 
 
 def test_a_name_that_no_database_accepts_does_not_stop_an_alert() -> None:
     message = incident_message(replace(FAILED, run="a\ud800", tenant="b\ud800"), "opened", "d", BASE)
-    assert message.link == "https://jobs.example.com/api/v1/runs/a%3F?tenant=b%3F"
+    assert message.link == "https://jobs.example.com/#/runs/b%3F/a%3F"
 
 
 def test_an_instant_outside_the_calendar_does_not_stop_an_alert() -> None:

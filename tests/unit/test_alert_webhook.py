@@ -40,7 +40,7 @@ def test_the_document_has_every_field_of_an_announcement() -> None:
         "title": "Failed: nightly",
         "lines": ["A run failed.", "Error: ValueError: no such table", "Schedule: nightly"],
         "at": "2026-03-02T02:00:04Z",
-        "link": "https://jobs.example.com/api/v1/runs/default/nightly/1/1772416800000",
+        "link": "https://jobs.example.com/#/runs/default/default%2Fnightly%2F1%2F1772416800000",
         "incident": "i1",
         "rule": "on-call",
         "condition": "failed",

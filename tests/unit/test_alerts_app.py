@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -665,6 +666,7 @@ def delivered(clock: VirtualClock, key: str, **fields: Any) -> StoredDelivery:
     tenant = fields.pop("tenant", "default")
     message = Message(
         id=key,
+        incident=fields.pop("incident", None),
         announcement="opened",
         title="Failed: nightly",
         lines=(),
@@ -679,6 +681,42 @@ def delivered(clock: VirtualClock, key: str, **fields: Any) -> StoredDelivery:
 
 def key_of(at: int, number: int) -> str:
     return f"{first_key_of(at)}{number:024x}"
+
+
+def test_an_incident_says_what_became_of_its_newest_announcement(
+    app: Scheduler, store: CountedStore, clock: VirtualClock
+) -> None:
+    def announce(name: str, ago: int, *states: str) -> None:
+        for state in states:
+            key = key_of(clock.now - ago, next(numbers))
+            kind = PENDING if state == "pending" else LOG
+            put(store, kind, key, delivered(clock, key, state=state, incident=name))
+
+    numbers = count(1)
+    for number in range(6):
+        put(store, INCIDENT, f"k{number}", incident(clock, id=f"i{number}"))
+    put(store, INCIDENT, "quiet", incident(clock, id="quiet", announced=(), muted_by="muted"))
+    announce("i0", HOUR, "sent", "sent")
+    announce("i1", HOUR, "sent", "pending")
+    announce("i2", HOUR, "pending", "failed", "sent")
+    # The newest announcement counts.
+    announce("i3", 2 * HOUR, "failed")
+    announce("i3", HOUR, "sent")
+    announce("i4", HOUR, "pending")
+    announce("i4", 2 * HOUR, "sent")
+    found = {each.id: each.delivery for each in app.alerts.incidents()}
+    assert found == {
+        "i0": "sent",
+        "i1": "waiting",
+        "i2": "given_up",
+        "i3": "sent",
+        "i4": "waiting",
+        "i5": None,
+        "quiet": None,
+    }
+    over = incident(clock, id="i3", closed_at=clock.now)
+    put(store, PAST, f"{first_key_of(clock.now)}i3", over)
+    assert [each.delivery for each in app.alerts.incidents(open=False)] == ["sent"]
 
 
 def test_deliveries_continue_after_a_cursor_waiting_and_sent_ones_in_one_order(

@@ -94,10 +94,10 @@ def listed_paths(page: str) -> set[str]:
 def folders() -> set[str]:
     """Return the folders of the package, with a slash at the end, relative to the package.
 
-    A folder that only has ``__pycache__`` left after a move does not count.
+    A folder that only has ``__pycache__`` left after a move does not count, nor does the built dashboard.
     """
     files = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file())
-    found = {path.parent for path in files if "__pycache__" not in path.parts}
+    found = {path.parent for path in files if not {"__pycache__", "dashboard"} & set(path.parts)}
     return {f"{path.as_posix()}/" for path in found if path != Path()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.json_text import with_attempt
-from evenbeat.core.records import AttemptRecord, Execution, RunRecord, ScheduleRecord
+from evenbeat.core.records import AttemptRecord, Execution, RunRecord, ScheduleRecord, Transition
 from evenbeat.rules import attempts
 
 T = 1_772_366_400_000
@@ -65,7 +66,8 @@ def test_a_payload_that_does_not_fit_is_handed_back_for_some_minutes_and_then_us
         assert (end.state, end.crashes, end.error) == ("queued", msgspec.UNSET, "does not fit")
         assert isinstance(end.delay, int)
         waits.append(end.delay)
-        run = msgspec.structs.replace(run, attempt=run.attempt + 1)
+        assert isinstance(end.earlier, str)
+        run = msgspec.structs.replace(run, attempt=run.attempt + 1, earlier=end.earlier)
     assert len(waits) == attempts.MOST_HAND_BACKS
     assert waits[:4] == [1_000, 2_000, 4_000, 8_000]
     assert waits == sorted(waits)
@@ -77,8 +79,19 @@ def test_a_payload_that_does_not_fit_is_handed_back_for_some_minutes_and_then_us
     assert (end.state, end.failures) == ("failed", 2)
 
 
-def test_failures_and_crashes_before_do_not_count_as_hand_backs() -> None:
-    end = attempts.unfit(running(attempt=16, failures=10, crashes=3), "does not fit", T, "t")
+def test_only_payloads_that_did_not_fit_count_as_such() -> None:
+    run = running(attempt=1, execution=Execution(retries=20))
+    ends: list[Callable[[RunRecord], Transition]] = [
+        *[lambda run: attempts.failed(run, "no", T, "t")] * 5,
+        *[lambda run: attempts.released(run, T, "t")] * 5,
+        *[lambda run: attempts.again(run, 1, "not yet", T, "t")] * 5,
+        *[lambda run: attempts.unfit(run, "does not fit", T, "t")] * 2,
+    ]
+    for end_attempt in ends:
+        end = end_attempt(run)
+        assert isinstance(end.earlier, str)
+        run = msgspec.structs.replace(run, attempt=run.attempt + 1, earlier=end.earlier)
+    end = attempts.unfit(run, "does not fit", T, "t")
     assert (end.state, end.delay, end.failures) == ("queued", 4_000, msgspec.UNSET)
 
 

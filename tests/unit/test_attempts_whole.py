@@ -104,13 +104,55 @@ def test_a_run_that_was_cancelled_however_its_attempt_ended() -> None:
 
 
 def test_a_payload_that_does_not_fit() -> None:
-    # Attempts before that neither failed nor crashed, the wait, and whether it is handed back again.
-    for attempt, wait in ((1, 1_000), (4, 1_000), (5, 2_000), (9, 32_000), (10, 60_000), (13, 60_000)):
-        run = running(attempt=attempt, execution=Execution(retries=1))
-        expected = queued("handed back", "no such argument", attempt, delay=wait, error="no such argument")
-        assert attempts.unfit(run, "no such argument", T, "t") == replace(expected, attempt=attempt)
-    run = running(attempt=14, execution=Execution(retries=2, backoff=77))
+    # How many attempts before did not fit, and the wait.
+    error = "no such argument"
+    for before, wait in ((0, 1_000), (1, 2_000), (5, 32_000), (6, 60_000), (9, 60_000)):
+        earlier = unfit_before(before)
+        run = running(attempt=before + 1, execution=Execution(retries=1), earlier=earlier)
+        last = AttemptRecord(before + 1, "w", T - 9, T, "handed back", error)
+        expected = queued("handed back", delay=wait, error=error, earlier=with_attempt(earlier, last))
+        assert attempts.unfit(run, error, T, "t") == replace(expected, attempt=before + 1)
+    run = running(attempt=11, execution=Execution(retries=2, backoff=77), earlier=unfit_before(10))
     assert attempts.unfit(run, "boom", T, "t") == attempts.failed(run, "boom", T, "t")
+
+
+def unfit_before(count: int) -> str | None:
+    """Return so many attempts that did not fit."""
+    earlier: str | None = None
+    for number in range(1, count + 1):
+        earlier = with_attempt(earlier, AttemptRecord(number, "w", 0, 0, "handed back", "InvalidValue: no"))
+    return earlier
+
+
+def test_a_task_that_asks_to_run_again() -> None:
+    why = "the task asked to run again after 1m30s: not yet"
+    assert attempts.again(running(), 90_000, "not yet", T, "t") == queued("handed back", why, delay=90_000)
+    alone = queued("handed back", "the task asked to run again after 1s", delay=1_000)
+    assert attempts.again(running(), 1_000, "", T, "t") == alone
+    cancelled = attempts.again(running(cancel_requested=True), 1_000, "", T, "t")
+    assert cancelled == attempts.cancelled(running(), T, "t")
+
+
+def test_a_run_that_expired() -> None:
+    error = "expired: it had not started by 2026-03-01T12:00:00Z, 1m after its planned start"
+    run = running(scheduled_at=T - 60_000, execution=Execution(expires=60_000))
+    assert attempts.expires_at(run) == T
+    assert [attempts.is_expired(run, now) for now in (T - 1, T)] == [False, True]
+    assert attempts.expired(run, T, "t") == ended(state="cancelled", error=error, counts=counted())
+    waiting = replace(run, state="queued")
+    assert attempts.expired(waiting, T, "t").expect == ("queued",)
+    assert attempts.was_expired(replace(run, state="cancelled", error=error))
+    assert not attempts.was_expired(replace(run, state="failed", error=error))
+    never = replace(run, execution=Execution())
+    assert (attempts.expires_at(never), attempts.is_expired(never, T)) == (None, False)
+
+
+def test_an_error_that_must_not_be_retried() -> None:
+    run = running(execution=Execution(retries=9))
+    error = "boom\n\nnot retried: give_up_on names ValueError"
+    counts = counted(failure_count=1, last_failure=T, last_error=error)
+    dead = ended(state="failed", error=error, failures=2, counts=counts)
+    assert attempts.failed(run, "boom", T, "t", "give_up_on names ValueError") == dead
 
 
 def test_a_crash() -> None:

@@ -120,3 +120,4 @@ def test_the_other_commands_work(tmp_path: Path) -> None:
     done = evenbeat(tmp_path, "demo", "--for", "2s")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Stopped; evenbeat-demo.db has" in done.stdout
+    assert "(pip install 'evenbeat[web]')" in done.stdout

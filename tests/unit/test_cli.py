@@ -115,6 +115,8 @@ def test_an_expression_may_come_as_several_arguments_with_options_among_them() -
         ("at 2026-03-01 14:00 tz=Europe/Berlin", "2026-03-01T13:00:00Z"),
         ("30 0 9 * * *", "2026-03-02T09:00:30Z"),
         ("0 9 * * * tz=Asia/Tokyo gap=skip until=2026-04-01", "2026-03-02T00:00:00Z"),
+        ("0 0 13 * fri", "2026-03-06T00:00:00Z"),
+        ("0 0 13 * fri days=both", "2026-03-13T00:00:00Z"),
     ],
 )
 def test_next_reads_whatever_a_trigger_may_be_written_as(text: str, first: str | None) -> None:
@@ -723,7 +725,7 @@ def test_a_defect_of_ours_is_not_dressed_up_as_an_error_of_the_user(monkeypatch:
     ("args", "message"),
     [
         (("nxet", "@daily"), "error: no such command 'nxet': did you mean next?\n"),
-        (("explian",), "error: no such command 'explian': did you mean explain?\n"),
+        (("forcast",), "error: no such command 'forcast': did you mean forecast?\n"),
         (("--vresion",), "error: no such option '--vresion': did you mean --version?\n"),
         (("next", "@daily", "--jsno"), "error: no such option '--jsno': did you mean --json?\n"),
         (("qqq",), "error: no such command 'qqq'\nhint: 'evenbeat --help' shows how it is called\n"),

@@ -25,7 +25,7 @@ def levels(code: int, *args: str) -> dict[str, str]:
 def test_all_is_well_with_a_new_store(app: Scheduler) -> None:
     assert printed("doctor").splitlines() == [
         "ok  store       sqlite:///evenbeat.db",
-        "ok  schema      2, the newest",
+        "ok  schema      3, the newest",
         "ok  safety      journal_mode wal, synchronous full",
         "ok  clock       the store and this machine agree",
         "ok  nodes       no node is running, and there is nothing to fire",
@@ -105,11 +105,13 @@ def test_runs_whose_workers_are_gone_are_found_and_queued_again(app: Scheduler, 
     clock.pass_(MINUTE)
     assert "r of node-1, for 1 min" in printed("doctor", code=1)
 
-    document = answered("doctor", "--repair")
-    assert document["repaired"] == {"requeued": ["r"], "cancelled": [], "woken": []}
+    (finding,) = answered("repair")["findings"]
+    assert (finding["kind"], finding["subject"], finding["outcome"]) == ("lost", "r", "found")
+    (finding,) = answered("repair", "--yes")["findings"]
+    assert finding["outcome"] == "mended"
     assert [(entry.action, entry.via) for entry in app.runs.history("r")] == [("repair", "cli")]
     assert (app.runs.get("r").state, app.runs.get("r").crashes) == ("queued", 1)
-    assert printed("doctor", "--repair").startswith("there was nothing to repair\n\n")
+    assert printed("repair", "--yes") == "there is nothing to repair\n"
 
 
 def test_rows_in_quarantine_are_shown_and_those_that_can_be_planned_are_woken(
@@ -130,9 +132,10 @@ def test_rows_in_quarantine_are_shown_and_those_that_can_be_planned_are_woken(
     text = printed("doctor", code=1)
     assert "2 rows could not be read" in text
     assert "a: the moon �[2J is full" in text
-    text = printed("doctor", "--repair", code=1)
-    assert "woken: b" in text
-    assert "1 row could not be read" in text
+    text = printed("repair", "--yes")
+    assert "mended: Schedule b is active and has no wake-up" in text
+    assert "left: Schedule a is active and has no wake-up" in text
+    assert "1 row could not be read" in printed("doctor", code=1)
 
 
 def test_a_tick_that_was_settled_twice_is_found_and_its_surplus_cancelled(
@@ -149,14 +152,14 @@ def test_a_tick_that_was_settled_twice_is_found_and_its_surplus_cancelled(
     text = printed("doctor", code=1)
     assert "2 ticks were settled more than once" in text
     assert "default/a/1/x queued; recorded as skipped: coalesced" in text
-    assert "2 runs are still queued: evenbeat doctor --repair cancels them" in text
-    repaired = answered("doctor", "--repair")["repaired"]
-    assert len(repaired["cancelled"]) == 2
+    assert "2 runs are still queued: evenbeat repair --yes cancels them" in text
+    report = answered("repair", "--yes")
+    assert report["mended"] == 2
     text = printed("doctor")
     assert "no tick twice in 3 runs; 2 duplicates were cancelled" in text
     assert "default/a/1/x cancelled; recorded as skipped: coalesced" in text
     assert "report it" not in text
-    assert "default/a/1/x" in repaired["cancelled"]
+    assert "default/a/1/x" in [finding["subject"] for finding in report["findings"]]
     states = app.runs.count()
     assert (states["queued"], states["cancelled"]) == (1, 2)
 
@@ -171,6 +174,5 @@ def test_a_clock_that_went_back_is_noticed(app: Scheduler, clock: Clock) -> None
 def test_a_file_that_is_not_a_database_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "evenbeat.db").write_text("This is no database, it is a text. " * 100)
 
-    document = answered("doctor", "--repair", code=1)
+    document = answered("doctor", code=1)
     assert [check["check"] for check in document["checks"]] == ["store"]
-    assert document["repaired"] is None

@@ -15,20 +15,23 @@ from evenbeat.cli.root import root
 ORDERS = """
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from evenbeat.documents import MemoryDocuments, Processor
 
 def handle(order):
     print("handling", order["customer"], flush=True)
-    time.sleep(order["seconds"])  # real time: a signal comes while the handler runs
+    while not Path("go").exists():  # real time: a signal comes while the handler runs
+        time.sleep(0.01)
     print("handled", order["customer"], flush=True)
 
-orders = {7: {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC), "customer": "Ada", "seconds": SECONDS}}
+orders = {7: {"sleep_until": datetime(2026, 1, 1, tzinfo=UTC), "customer": "Ada"}}
 processor = Processor(MemoryDocuments(orders), handle)
 """
 
 
-def started(folder: Path, seconds: float, *words: str) -> subprocess.Popen[str]:
-    (folder / "orders.py").write_text(ORDERS.replace("SECONDS", str(seconds)))
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a processor whose handler ends when the folder has a file "go"."""
+    (folder / "orders.py").write_text(ORDERS)
     command = [sys.executable, "-m", "evenbeat", "documents", "run", "orders.py:processor", *words]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -39,13 +42,16 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_signal_waits_for_the_handler_that_runs(tmp_path: Path) -> None:
-    with started(tmp_path, 0.5, "--log-format", "json") as process:
+    with started(tmp_path, "--log-format", "json") as process:
         assert line(process) == "handling Ada"
         process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        messages = [json.loads(process.stderr.readline()) for _ in range(3)]
+        (tmp_path / "go").touch()
         out, logged = process.communicate(timeout=30)
 
     assert (process.returncode, out) == (0, "handled Ada\n")
-    messages = [json.loads(text) for text in logged.splitlines()]
+    messages += map(json.loads, logged.splitlines())
     waiting = "stopping, and waiting for documents that are being processed"
     assert [message["msg"] for message in messages] == ["starting", "started", waiting, "stopped"]
     assert messages[2]["waiting_for"] == "7"
@@ -54,7 +60,7 @@ def test_a_signal_waits_for_the_handler_that_runs(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    with started(tmp_path, 60) as process:
+    with started(tmp_path) as process:
         assert line(process) == "handling Ada"
         process.send_signal(signal.SIGTERM)
         # Two signals that come together are one: until the first was seen, it is sent again.

@@ -12,14 +12,24 @@ from pathlib import Path
 import click
 import pytest
 
-from evenbeat import LockHeld, RunRefused, ScheduleConflict, Scheduler, SchemaTooNew, StoreUnavailable
-from evenbeat.app.schedules import Schedules
+from evenbeat import (
+    InvalidValue,
+    LockHeld,
+    RunRefused,
+    ScheduleConflict,
+    Scheduler,
+    SchemaTooNew,
+    StoreUnavailable,
+)
+from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.cli import store_input
+from evenbeat.cli.failures import naming_flags
 from evenbeat.cli.groups import LazyGroup
 from evenbeat.cli.phrases import one_line
 from evenbeat.cli.root import root
 from evenbeat.observe.phrases import measured
 from evenbeat.stores.sqlite.server_checks import schema_version
+from tests.lengths import LONG
 from tests.unit import cli_store
 from tests.unit.cli_store import failed, printed
 
@@ -44,7 +54,15 @@ READING = [
     ("runs", "cancel", "r"),
     ("forecast",),
     ("doctor",),
-    ("doctor", "--repair"),
+    ("repair",),
+    ("repair", "--yes"),
+    ("retention", "list"),
+    ("retention", "set", "--keep", "7d"),
+    ("retention", "remove"),
+    ("quarantine", "list"),
+    ("quarantine", "show", "a"),
+    ("quarantine", "retry", "a"),
+    ("quarantine", "drop", "a"),
 ]
 
 
@@ -80,7 +98,7 @@ def test_a_database_of_others_gets_no_tables_by_accident(tmp_path: Path) -> None
     for args in READING:
         assert "error: there are no Evenbeat tables in evenbeat.db\n" in failed(*args)
     assert schema_version(str(tmp_path / "evenbeat.db")) == 0
-    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 2\n"
+    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 3\n"
     assert printed("runs", "list") == "no runs\n"
 
 
@@ -124,12 +142,47 @@ def test_a_failure_is_one_line_and_exit_code_1(
     assert failed("schedules", "list") == f"error: {error}\n"
 
 
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "--keep and --most are both missing; give --keep 7d, --most 10000 or both; to end a rule"),
+        (("--keep", "1s"), '--keep "1s" is shorter than 1m; nodes look for old runs once a minute'),
+        (("--keep", "soon"), '--keep "soon" is not a duration'),
+        (("--most", "0"), "--most 0 is not a whole number of 1 to"),
+        (("--most", "-1"), "--most -1 is not a whole number of 1 to"),
+        (("--most", str(2**63)), f"--most {2**63} is not a whole number of 1 to"),
+        (("--tenant", "a:b", "--most", "1"), '--tenant "a:b" is not 1 to 128'),
+    ],
+)
+def test_a_refused_retention_rule_is_described_by_its_flags(
+    app: Scheduler, args: tuple[str, ...], message: str
+) -> None:
+    assert failed("retention", "set", *args, code=2).startswith(f"error: {message}")
+    assert app.retention.list() == []
+
+
+def test_only_flags_of_the_command_replace_options_of_the_library() -> None:
+    refusal = InvalidValue(
+        "rate and burst are given",
+        field="rate",
+        value=None,
+        hint='use burst=1_000 and key="x", or rate=fast, all=True',
+    )
+    options = [click.Option([flag]) for flag in ("--rate", "--burst", "--job-key/--no-job-key", "--all")]
+    context = click.Context(click.Command("set", params=[*options, click.Argument(["key"])]))
+
+    assert str(naming_flags(refusal, context)) == (
+        '--rate and --burst are given; use --burst 1000 and key="x", or rate=fast, --all'
+    )
+    assert naming_flags(refusal, click.Context(click.Command("remove"))) is refusal
+
+
 def test_a_store_of_a_newer_version_is_a_line(app: Scheduler) -> None:
     with sqlite3.connect("evenbeat.db") as connection:
         connection.execute("UPDATE evenbeat_meta SET value = '9' WHERE key = 'schema'")
     connection.close()
 
-    message = "the database has schema 9, this version of Evenbeat knows 2; upgrade Evenbeat"
+    message = "the database has schema 9, this version of Evenbeat knows 3; upgrade Evenbeat"
     assert failed("schedules", "list") == f"error: {message}\n"
     assert failed("db", "upgrade") == f"error: {message}\n"
     assert message in printed("doctor", code=1)
@@ -174,7 +227,13 @@ def test_a_group_alone_shows_its_help_and_answers_typos() -> None:
     assert failed("schedules", "lits", code=2) == "error: no such command 'lits': did you mean list?\n"
 
 
-@pytest.mark.parametrize("args", [("schedules", "list"), ("runs", "list"), ("doctor",), ("config", "show")])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("schedules", "list"),
+        *(pytest.param(args, marks=LONG) for args in (("runs", "list"), ("doctor",), ("config", "show"))),
+    ],
+)
 def test_an_answer_in_json_loads_neither_rich_nor_numpy(app: Scheduler, args: tuple[str, ...]) -> None:
     code = (
         "import sys; from evenbeat.cli.root import root\n"

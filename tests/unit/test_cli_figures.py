@@ -1,4 +1,4 @@
-"""The commands that show figures: stats, failures, nodes, tenants, quarantine."""
+"""The commands that show figures: stats, failures, nodes, quarantine."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_failures_says_that_there_are_more(app: Scheduler, clock: Clock) -> None
     assert answered("failures", "--since", "2d")["count"] == 2
 
 
-# -- nodes, tenants, quarantine ------------------------------------------------------------------------------
+# -- nodes, quarantine ------------------------------------------------------------------------------
 
 
 def test_nodes_are_listed_with_their_duties(
@@ -202,26 +202,16 @@ def test_nodes_are_listed_with_their_duties(
     assert [node["name"] for node in answered("nodes")["nodes"]] == ["both", "idle", "ticks"]
 
 
-def test_tenants_are_listed(app: Scheduler, clock: Clock) -> None:
-    assert printed("tenants").startswith("no tenants")
-    app.schedules.add("s", "every 1h", "works", tenant="acme")
-    node = Fed(app, clock)
-    node.starts(3, tenant="beta")
-    node.passes()
-    assert [line.split() for line in printed("tenants").splitlines()[2:]] == [
-        ["acme", "yes"],
-        ["beta", "none", "3"],
-    ]
-    assert [tenant["name"] for tenant in answered("tenants", "--limit", "1")["tenants"]] == ["acme"]
-
-
 def test_quarantine_is_listed_with_what_to_do(app: Scheduler, clock: Clock) -> None:
-    assert printed("quarantine") == "nodes can process every schedule and every run\n"
+    assert printed("quarantine", "list") == "nodes can process every schedule and every run\n"
     app.store.put_record(Record(kind="deferred", key="late", body="no time zone \x1b[2J"))
     app.store.put_record(Record(kind="quarantine", key="broken", body="bad", tenant="acme"))
-    lines = printed("quarantine").splitlines()
+    lines = printed("quarantine", "list").splitlines()
     assert lines[2].split()[:2] == ["late", "deferred"]
     assert "\x1b" not in lines[2]
     assert lines[-1].startswith("deferred:  look at the log of the nodes")
-    assert "acme" in printed("quarantine", "--all-tenants")
-    assert [note["name"] for note in answered("quarantine", "--all-tenants")["notes"]] == ["broken", "late"]
+    assert "acme" in printed("quarantine", "list", "--all-tenants")
+    assert [note["name"] for note in answered("quarantine", "list", "--all-tenants")["notes"]] == [
+        "broken",
+        "late",
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evenbeat import Scheduler
+from tests.lengths import LONG
 from tests.unit import cli_store
 from tests.unit.cli_store import answered, printed
 
@@ -102,7 +103,7 @@ def test_a_forecast_begins_at_any_time(app: Scheduler) -> None:
     assert words == "1 active schedule, no runs in 2 hours from Tue 2026-03-03 08:00 +00:00\n"
 
 
-@pytest.mark.parametrize("columns", [30, 60, 100, 200])
+@pytest.mark.parametrize("columns", [30, *(pytest.param(each, marks=LONG) for each in (60, 100, 200))])
 def test_a_forecast_fits_any_terminal(app: Scheduler, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     for number in range(30):
         app.schedules.add(f"import-{number}", "*/5 * * * *", "t")

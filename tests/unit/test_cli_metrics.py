@@ -29,7 +29,7 @@ def test_the_bound_of_schedules_is_a_flag_and_a_setting(
     monkeypatch.setenv("EVENBEAT_METRICS_SCHEDULES", "0")
     assert Scrape(printed("metrics")).labels("scheduler_next_run_timestamp") == set()
     assert "nightly" in printed("metrics", "--metrics-schedules", "1")
-    assert "metrics_schedules" in failed("metrics", "--metrics-schedules", "-1", code=2)
+    assert "--metrics-schedules -1 is not" in failed("metrics", "--metrics-schedules", "-1", code=2)
 
 
 @pytest.mark.usefixtures("app")

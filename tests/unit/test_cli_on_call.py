@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat import Scheduler
+from evenbeat.node import stuck_work
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Claim
 from tests.unit import cli_store
@@ -288,7 +289,7 @@ def test_a_task_that_no_live_node_has_is_reported(app: Scheduler) -> None:
 def test_the_store_of_the_app_is_named_where_it_is_used(shop: Scheduler) -> None:
     assert printed("doctor").splitlines()[0] == "ok  store       sqlite:///shop.db"
     assert answered("doctor")["checks"][0]["message"] == "sqlite:///shop.db"
-    assert printed("db", "upgrade") == "sqlite:///shop.db is up to date: schema 2\n"
+    assert printed("db", "upgrade") == "sqlite:///shop.db is up to date: schema 3\n"
     lines = [" ".join(line.split()) for line in printed("config", "show").splitlines()]
     assert "store sqlite:///shop.db the code of shop_app" in lines
     assert answered("config", "show")["settings"]["store"] == {
@@ -457,7 +458,12 @@ def test_why_a_run_waits_is_shown(app: Scheduler, clock: Clock) -> None:
     assert "waits" not in printed("runs", "show", "due")
     app.enqueue("t", id="next")
     assert waits("next") == "for a free slot: host-1 is busy"
-    assert answered("runs", "show", "next")["waits"] == {"reason": "busy", "until": None, "nodes": ["host-1"]}
+    assert answered("runs", "show", "next")["waits"] == {
+        "reason": "busy",
+        "until": None,
+        "nodes": ["host-1"],
+        "limit": None,
+    }
     fail(app, replace(held, execution=replace(held.execution, retries=1)), "no")
     assert waits("due") == "for its next attempt"
     app.enqueue("u", id="nobody", delay="1h")
@@ -560,3 +566,43 @@ def test_a_pause_is_shown_with_its_author_and_time(app: Scheduler, clock: Clock)
     text = printed("schedules", "show", "a")
     assert "state    paused: migration\n" in text
     assert f"paused   by {by}, Mon 2026-03-02 08:00 +00:00, 1 h ago\n" in text
+
+
+def test_attention_lists_what_needs_somebody(app: Scheduler, clock: Clock) -> None:
+    assert printed("attention") == "nothing needs attention\n"
+    app.schedules.add("a", "every 1h", "t")
+    app.schedules.add("b", "every 1h", "t", tenant="acme")
+    assert printed("attention") == (
+        "No node is running: no tick will fire.\n"
+        "          1 schedule is active\n"
+        "  remedy  start a node: evenbeat run\n"
+    )
+    clock.pass_(2 * HOUR)
+    assert "No node is running: 2 schedules are late.\n" in printed("attention", "--all-tenants")
+    (item,) = answered("attention", "--json", "--tenant", "acme")["items"]
+    assert (item["kind"], item["count"], item["since"]) == ("no_ticker", 1, "2026-03-02T09:00:00Z")
+    node(app, tasks={"t": "thread"})
+    shown = printed("attention", "--all-tenants")
+    assert "acme: b is late by 1 h: its tick has not fired.\n" in shown
+    assert "evenbeat why b --tenant acme" in shown
+
+
+def test_attention_says_whether_the_number_of_the_others_is_exact(
+    app: Scheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(25):
+        app.schedules.add(f"s{number:02}", "every 1h", "t")
+    clock.pass_(HOUR + MINUTE)
+    node(app, tasks={"t": "thread"})
+    assert printed("attention").endswith("\n\nand 5 more\n")
+    monkeypatch.setattr(stuck_work, "_PAGE", 22)
+    assert printed("attention").endswith("\n\nand at least 3 more\n")
+
+
+def test_attention_says_that_it_has_not_read_everything(
+    app: Scheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stuck_work, "_PAGE", 1)
+    app.enqueue_many([("t", None)] * 2)
+    clock.pass_(2 * MINUTE)
+    assert printed("attention").endswith("\n\nthere may be more: not everything was read\n")

@@ -6,6 +6,10 @@ import pytest
 
 from evenbeat import Scheduler
 from evenbeat.core.records import LogChunk
+from evenbeat.node.progress import store_progress
+from evenbeat.observe.run_logs import refusal
+from evenbeat.observe.run_progress import ReportedProgress
+from evenbeat.rules import attempts
 from evenbeat.stores.sqlite import SqliteStore
 from tests.unit import cli_store
 from tests.unit.cli_store import MINUTE, Clock, answered, claim, fail, failed, fire, printed, run, succeed
@@ -182,3 +186,58 @@ def test_a_run_that_is_not_there(app: Scheduler, command: str) -> None:
         'error: there is no run "nope"; it never existed, or its history was purged\n'
         "hint: 'evenbeat runs list' shows the newest\n"
     )
+
+
+def test_a_running_run_shows_its_progress(app: Scheduler, clock: Clock) -> None:
+    run_id = app.enqueue("t").id
+    (held,) = claim(app)
+    assert "progress" not in printed("runs", "show", run_id)
+    reported = ReportedProgress(held)
+    for value, words in (
+        ((4312, "sending", 10_000), "4,312 of 10,000 (43 %), sending, 5 s ago"),
+        ((0, "", 0), "0 of 0, 5 s ago"),
+        ((2.5, "a\x1b[1mb", None), "2.5, a"),
+    ):
+        reported.report(*value)
+        store_progress(app.store, reported, app.store.now())
+        clock.pass_(5_000)
+        assert words in " ".join(printed("runs", "show", run_id).split())
+    assert "\x1b" not in printed("runs", "show", run_id)
+    shown = answered("runs", "show", run_id, "--json")["run"]["progress"]
+    assert (shown["done"], shown["total"], shown["at"]) == (2.5, None, "2026-03-02T08:00:10Z")
+    succeed(app, held)
+    assert "progress at the end 2.5, a" in " ".join(printed("runs", "show", run_id).split())
+    assert answered("runs", "show", run_id, "--json")["run"]["progress"]["done"] == 2.5
+
+
+def test_a_run_shows_when_it_expires_and_its_unique_key(app: Scheduler, clock: Clock) -> None:
+    asked = ("runs", "enqueue", "t", "--unique", "order-42", "--expires", "5m", "--payload", '{"a": 1}')
+    run_id = answered(*asked)["run"]["id"]
+    clock.pass_(1_000)
+    assert answered(*asked)["run"]["id"] == run_id
+    assert f"{run_id} is there already: queued" in printed(*asked)
+    shown = " ".join(printed("runs", "show", run_id).split())
+    assert "unique order-42" in shown
+    assert "expires Mon 2026-03-02 08:05 +00:00, in 4 min 59 s, unless it has started" in shown
+    assert answered("runs", "show", run_id)["run"]["expires_at"] == "2026-03-02T08:05:00Z"
+    clock.pass_(5 * MINUTE)
+    app.runs.cancel(run_id)
+    assert "has expired, and would not be executed" in failed("runs", "retry", run_id)
+    assert "is not 1 to 200 printable characters" in failed("runs", "enqueue", "t", "--unique", "", code=2)
+    assert "expires 0s is shorter than 1ms" in failed(
+        "runs", "enqueue", "t", "--expires", "0s", code=2
+    ).replace('"', "")
+
+
+def test_a_run_shows_that_a_late_result_was_refused(app: Scheduler, clock: Clock) -> None:
+    run_id = app.enqueue("t").id
+    (first,) = claim(app)
+    clock.pass_(MINUTE)
+    assert app.store.settle_runs([attempts.crashed(first, app.store.now(), "reaper")]) == [True]
+    (second,) = claim(app)
+    app.store.append_log([refusal(first, app.store.now())])
+    succeed(app, second)
+    table = printed("runs", "show", run_id)
+    assert "its late result was refused at 08:01" in " ".join(table.split())
+    shown = answered("runs", "show", run_id, "--json")["run"]["attempts"]
+    assert [each["refused_at"] for each in shown] == ["2026-03-02T08:01:00Z", None]

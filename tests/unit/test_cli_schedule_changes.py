@@ -41,6 +41,7 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
         "timeout": "5m",
         "on_crash": "fail",
         "max_crashes": "1",
+        "expires": "10m",
         "queue": "mail",
         "priority": "7",
         "description": "x",
@@ -48,11 +49,12 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
         "catch_up": "skip",
         "grace": "2m",
         "catch_up_limit": "5",
+        "catch_up_rate": "10/m",
         "overlap": "skip",
         "max_concurrent": "2",
         "spread": "30s",
     }
-    assert values.keys() == set(SCHEDULE)
+    assert values.keys() == set(SCHEDULE) - {"catch_up_max_age"}  # with skip, grace is the age
     flags = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value)]
     printed("schedules", "add", "a", "every 1h", "t", "--payload", '{"n": 1}', "--start-at", "+3h", *flags)
 
@@ -61,8 +63,12 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
     assert info.tags == ("billing", "eu")
     assert (info.overlap, info.max_concurrent, info.spread) == ("skip", 2, timedelta(seconds=30))
     assert (info.catch_up, info.grace, info.catch_up_limit) == ("skip", timedelta(minutes=2), 5)
+    assert (info.catch_up_rate, info.catch_up_max_age) == ("10/m", None)
     assert (info.retries, info.timeout, info.on_crash) == (3, timedelta(minutes=5), "fail")
+    assert info.expires == timedelta(minutes=10)
     assert info.next_run == datetime(2026, 3, 2, 11, tzinfo=UTC) + info.spread_delay
+    printed("schedules", "update", "a", "--catch-up", "all", "--catch-up-max-age", "2d")
+    assert app.schedules.get("a").catch_up_max_age == timedelta(days=2)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +104,8 @@ def test_a_single_instant_in_the_past_is_due_at_once() -> None:
         (("a", "@daily", "t", "--priority", "99"), "error: --priority 99 is not one of 0-9"),
         (("a", "@daily", "t", "--overlap", "no"), "error: invalid value for '--overlap'"),
         (("a", "@daily"), "error: missing argument 'TASK'"),
-        (("a", "@daily", "t", "--tenant", "x y"), 'error: tenant "x y" is not 1 to 128 letters'),
-        (("a", "@daily", "t", "--store", "oracle://x:y@z"), 'error: store "oracle://x:***@z" is not a URL'),
+        (("a", "@daily", "t", "--tenant", "x y"), 'error: --tenant "x y" is not 1 to 128 letters'),
+        (("a", "@daily", "t", "--store", "oracle://x:y@z"), 'error: --store "oracle://x:***@z" is not a URL'),
     ],
 )
 def test_invalid_values_are_refused_before_anything_is_done(args: tuple[str, ...], message: str) -> None:
@@ -148,6 +154,18 @@ def test_a_time_of_day_to_come_is_the_next_one_in_the_local_zone(
     assert "for Mon 2026-03-02 09:30 +01:00, in 30 min" in printed("runs", "enqueue", "t", "--at", "09:30")
     assert "for Tue 2026-03-03 08:30:15" in printed("runs", "enqueue", "t", "--at", "08:30:15")
     assert 'WHEN "25:00" is neither' in failed("schedules", "reschedule", "a", "25:00", code=2)
+
+
+def test_a_dry_run_of_resume_says_what_becomes_of_the_missed_ticks(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "every 10m", "t", paused=True)
+    clock.pass_(60 * MINUTE)
+    sentence = "The 6 ticks of the pause are skipped; it fires next at Mon 2026-03-02 09:10 +00:00."
+    assert printed("schedules", "resume", "a", "--dry-run") == f"{sentence}\n"
+    document = answered("schedules", "resume", "a", "--dry-run", "--json")
+    assert (document["resume"]["skipped"], document["resume"]["sentence"]) == (6, sentence)
+    assert app.schedules.get("a").state == "paused"
+    assert "--dry-run is about one schedule" in failed("schedules", "resume", "--all", "--dry-run", code=2)
+    assert app.schedules.get("a").state == "paused"
 
 
 def test_a_pause_without_an_end_says_how_to_end_it_and_resume_does(app: Scheduler) -> None:

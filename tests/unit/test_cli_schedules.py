@@ -264,6 +264,23 @@ def test_every_reason_for_a_skipped_tick_has_words(app: Scheduler, clock: Clock)
     ]
 
 
+def test_show_has_a_character_for_each_of_the_last_runs(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("a", "* * * * *", "t", overlap="allow")
+    for end in (succeed, succeed, None, lambda app, run: fail(app, run, "no"), succeed, succeed):
+        assert "last " not in printed("schedules", "show", "a").replace("last success", "").replace(
+            "last failure", ""
+        )
+        clock.pass_(MINUTE)
+        fire(app)
+        for run in claim(app)[:1]:
+            if end is not None:
+                end(app, run)
+
+    assert "last 6   ||>x||" in printed("schedules", "show", "a")
+    states = [run["state"] for run in answered("schedules", "show", "a")["recent"]]
+    assert states == ["succeeded", "succeeded", "running", "failed", "succeeded", "succeeded"]
+
+
 def test_show_as_json_has_the_coming_ticks(app: Scheduler) -> None:
     app.schedules.add("a", "@daily", "t")
 

@@ -68,10 +68,10 @@ def test_a_store_of_an_unknown_kind_is_refused_with_its_origin(monkeypatch: pyte
 
 
 def test_db_upgrade_makes_the_tables_and_says_so(tmp_path: Path) -> None:
-    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 2\n"
-    assert printed("db", "upgrade") == "sqlite:///evenbeat.db is up to date: schema 2\n"
-    assert answered("db", "upgrade") == {"store": "sqlite:///evenbeat.db", "from": 2, "to": 2}
-    assert printed("db", "upgrade", "--sql") == "-- sqlite:///evenbeat.db is up to date: schema 2\n"
+    assert printed("db", "upgrade") == "created the tables of sqlite:///evenbeat.db: schema 3\n"
+    assert printed("db", "upgrade") == "sqlite:///evenbeat.db is up to date: schema 3\n"
+    assert answered("db", "upgrade") == {"store": "sqlite:///evenbeat.db", "from": 3, "to": 3}
+    assert printed("db", "upgrade", "--sql") == "-- sqlite:///evenbeat.db is up to date: schema 3\n"
 
 
 def test_db_upgrade_prints_the_sql_and_runs_nothing(tmp_path: Path) -> None:

@@ -55,20 +55,21 @@ MOMENTS = [(key, moment) for key in ZONES for moment in moments(key)]
     moment=st.sampled_from(MOMENTS),
     hours=st.one_of(st.integers(-30, 30), st.integers(-3, 3)),
     seconds=st.one_of(st.sampled_from([0, 1, -1, 1800]), st.integers(0, 3599)),
+    days=st.sampled_from(strategies.DAYS),
 )
 @settings(max_examples=examples(800))
 def test_around_a_change_of_the_clock_every_rule_gives_the_ticks_of_the_reference(
-    text: str, moment: tuple[str, int], hours: int, seconds: int
+    text: str, moment: tuple[str, int], hours: int, seconds: int, days: str
 ) -> None:
     key, change = moment
     start = change + hours * 3600 + seconds
     span = 2 * DAY if ticks_per_day(text) < 300 else 3 * 3600
     begin, end = change - span, change + span
     for gap, repeat in product(GAPS, REPEATS):
-        trigger = read(text, tz=key, gap=gap, repeat=repeat)
+        trigger = read(text, tz=key, gap=gap, repeat=repeat, days=days)
         if trigger is None:
             continue
-        expected = [t * 1000 for t in reference.ticks(text, key, begin, end, gap, repeat)]
+        expected = [t * 1000 for t in reference.ticks(text, key, begin, end, gap, repeat, days)]
         assert list(trigger.between_ms(begin * 1000, end * 1000)) == expected
         check_next_and_prev(trigger, expected, start * 1000, begin * 1000, end * 1000)
 
@@ -102,14 +103,21 @@ def test_without_a_choice_wildcards_follow_real_time_and_fixed_times_run_once(te
     assert read(text, tz="Europe/Riga") == read(text, tz="Europe/Riga", gap=gap, repeat=repeat)
 
 
-@given(dates=strategies.dates, months=strategies.months, weekdays=strategies.weekdays)
-@settings(max_examples=examples(250))
-def test_the_day_fields_match_the_days_of_the_reference(dates: str, months: str, weekdays: str) -> None:
+@given(
+    dates=strategies.dates,
+    months=strategies.months,
+    weekdays=strategies.weekdays,
+    which=st.sampled_from(strategies.DAYS),
+)
+@settings(max_examples=examples(400))
+def test_the_day_fields_match_the_days_of_the_reference(
+    dates: str, months: str, weekdays: str, which: str
+) -> None:
     text = f"0 0 {dates} {months} {weekdays}"
-    rule = reference.read(text)
+    rule = reference.read(text, which)
     first = date(2023, 11, 1)
     days = [day for n in range(1600) if reference.day_matches(rule, day := first + timedelta(n))]
-    trigger = read(text)
+    trigger = read(text, days=which)
     if trigger is None:
         assert days == []
         return
@@ -142,10 +150,12 @@ DAYS = every_kind_of_month()
 )
 @pytest.mark.parametrize("months", ["*", "2", "4", "2,4,6,9,11", "1"])
 def test_a_text_is_refused_as_never_matching_exactly_if_no_day_matches(dates: str, months: str) -> None:
-    for weekdays in ("*", "1", "*/6", "*/7", "6#5", "1#1", "*/6,3#2", "0L"):
-        text = f"0 0 {dates} {months} {weekdays}"
-        rule = reference.read(text)
-        assert (read(text) is not None) == any(reference.day_matches(rule, day) for day in DAYS), text
+    weekdays = ("*", "1", "*/6", "*/7", "6#5", "1#1", "*/6,3#2", "0L", "6")
+    for weekday, days in product(weekdays, strategies.DAYS):
+        text = f"0 0 {dates} {months} {weekday}"
+        rule = reference.read(text, days)
+        matching = any(reference.day_matches(rule, day) for day in DAYS)
+        assert (read(text, days=days) is not None) == matching, (text, days)
 
 
 @pytest.mark.parametrize("key", ZONES)

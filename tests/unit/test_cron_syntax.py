@@ -174,6 +174,8 @@ def test_equal_meaning_is_an_equal_trigger(one: str, other: str) -> None:
         ("0 9 * * *", "0 9 * * * tz=Europe/Riga"),
         ("0 9 * * *", "0 9 * * * gap=skip"),
         ("0 9 * * *", "0 9 * * * repeat=both"),
+        ("0 9 13 * 5", "0 9 13 * 5 days=both"),
+        ("0 9 13 * *", "0 9 13 * 0-6 days=both"),  # as with either, 0-6 is not a *
         ("0 9 * * *", "0 9 * * * start=2026-01-01T00:00:00Z"),
         ("0 9 * * *", "0 9 * * * until=2026-01-01T00:00:00Z"),
     ],
@@ -206,6 +208,15 @@ def test_another_meaning_is_another_trigger(one: str, other: str) -> None:
         ("0 9 * * * repeat=both gap=skip", "0 9 * * * gap=skip repeat=both"),
         ("0 * * * * gap=skip repeat=both", "0 * * * *"),
         ("0 * * * * gap=shift", "0 * * * * gap=shift"),
+        ("0 0 13 * fri days=both", "0 0 13 * 5 days=both"),
+        ("days=both 0 0 13 * fri tz=Asia/Tokyo", "0 0 13 * 5 tz=Asia/Tokyo days=both"),
+        ("0 0 13 * fri days=either", "0 0 13 * 5"),
+        ("0 0 * * fri days=both", "0 0 * * 5"),  # a * says it already
+        ("0 0 13 * ? days=both", "0 0 13 * *"),
+        ("0 0 */2 * fri days=both", "0 0 */2 * 5"),
+        ("0 0 1-31 * fri days=both", "0 0 1-31 * 5 days=both"),
+        ("@monthly days=both", "0 0 1 * *"),
+        ("0 0 h * H days=both", "0 0 H * H days=both"),
         ("h H * * *", "H H * * *"),
         ("*/5,h 0 * * *", "*/5,H 0 * * *"),
         (
@@ -248,6 +259,7 @@ def test_the_longest_canonical_texts_read_back() -> None:
         tz="America/Argentina/ComodRivadavia",
         gap="skip",
         repeat="both",
+        days="both",
         start="2026-01-01T00:00:00.001Z",
         until="2099-01-01T00:00:00.001Z",
     )

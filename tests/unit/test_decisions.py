@@ -221,3 +221,31 @@ def test_later_transitions_of_a_batch_compare_with_the_changed_run() -> None:
         "attempt": 3,
         "settled": "u",
     }
+
+
+@pytest.mark.parametrize(
+    ("status", "change", "frees"),
+    [
+        (RunStatus("running", 2, None, None, "c"), {"state": "succeeded"}, True),
+        (RunStatus("running", 2, None, None, "c"), {"state": "queued"}, True),
+        (
+            RunStatus("running", 2, None, None, "c"),
+            {"state": "succeeded", "token": "refused", "attempt": 1},
+            False,
+        ),
+        (RunStatus("running", 2, None, None, "c"), {"lease": 30}, False),
+        (RunStatus("running", 2, None, None, "c"), {"state": "running"}, False),
+        (RunStatus("running", 2, None, None), {"state": "succeeded"}, False),
+        (RunStatus("queued", 2, None, None, "c"), {"state": "cancelled", "expect": ("queued",)}, False),
+        (RunStatus("succeeded", 2, "t", None, "c"), {"state": "succeeded"}, False),
+    ],
+)
+def test_a_run_of_a_cohort_that_stops_running_frees_a_slot(
+    status: RunStatus, change: dict[str, Any], frees: bool
+) -> None:
+    assert settlement([transition(**change)], {"r": status}, T).frees == frees
+
+
+def test_a_batch_frees_a_slot_if_any_of_its_transitions_does() -> None:
+    batch = [transition(lease=30), transition(token="u", state="queued"), transition(token="v", attempt=9)]
+    assert settlement(batch, {"r": RunStatus("running", 2, None, None, "c")}, T).frees

@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat import Scheduler, acting_as
+from evenbeat.app.repairs import Duplicate, duplicates, repair
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
-from evenbeat.doctor import Duplicate, Finding, Repaired, diagnose, duplicates, repair
+from evenbeat.doctor import Finding, diagnose
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.alert_records import INCIDENT, PENDING
 from evenbeat.rules.firing import Planned, plan
-from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from tests.unit.test_alerts_app import delivered, incident, key_of, put
@@ -47,6 +48,12 @@ class Here:
 @pytest.fixture
 def here() -> Here:
     return Here()
+
+
+def mended(store: Store) -> list[tuple[str, str]]:
+    """Repair the store; return (kind, subject) of what was mended."""
+    findings = repair(store, dry_run=False).findings
+    return [(each.kind, each.subject) for each in findings if each.outcome == "mended"]
 
 
 def test_a_store_that_works_has_no_findings_but_the_missing_node(here: Here) -> None:
@@ -113,11 +120,11 @@ def test_repair_wakes_schedules_that_can_be_planned(here: Here) -> None:
     here.store.put_schedules([Write(Planned(spoiled), row.version)])
     assert len(here.store.find_records("quarantine")) == 2
 
-    assert repair(here.store).woken == ["healthy"]
+    assert mended(here.store) == [("asleep", "healthy")]
     assert [note.key for note in here.store.find_records("quarantine")] == ["broken"]
     here.fire()
     assert [run.schedule for run in here.runs()] == ["healthy"]
-    assert repair(here.store).woken == []
+    assert mended(here.store) == []
 
 
 def test_alerts_that_can_not_be_sent_and_open_incidents_are_a_warning(here: Here) -> None:
@@ -175,12 +182,11 @@ def test_repair_leaves_a_run_whose_worker_heartbeats_again(here: Here) -> None:
     here.now += MINUTE
     here.fire()
     here.store.claim_runs(Claim(worker="w", token="c", limit=1, now=here.now, lease=1_000))
-    nothing = Repaired(requeued=[], cancelled=[], woken=[])
-    assert repair(here.store) == nothing
+    assert mended(here.store) == []
     here.now += MINUTE
     (run,) = here.runs()
-    assert repair(here.store) == Repaired(requeued=[run.id], cancelled=[], woken=[])
-    assert repair(here.store) == nothing
+    assert mended(here.store) == [("lost", run.id)]
+    assert mended(here.store) == []
 
 
 def test_every_repair_has_an_entry_in_the_audit(here: Here) -> None:
@@ -200,8 +206,8 @@ def test_every_repair_has_an_entry_in_the_audit(here: Here) -> None:
     assert held.schedule == "lost"
     here.now += MINUTE
     with acting_as("anna"):
-        done = repair(here.store)
-    assert done == Repaired(requeued=[held.id], cancelled=["again"], woken=["asleep"])
+        done = mended(here.store)
+    assert done == [("duplicate", "again"), ("lost", held.id), ("asleep", "asleep")]
 
     entries = {entry.subject: entry for entry in app.audit.list()}
     assert {(entry.actor, entry.action) for entry in entries.values()} == {("anna", "repair")}
@@ -212,7 +218,7 @@ def test_every_repair_has_an_entry_in_the_audit(here: Here) -> None:
     assert entries["asleep"].before == {"wake_at": None}
     assert "repaired by anna" in [fact.text for fact in app.runs.why("again").evidence]
     # Without a change there is no entry.
-    repair(here.store)
+    repair(here.store, dry_run=False)
     assert len(app.audit.list()) == 3
 
 
@@ -279,7 +285,7 @@ def test_a_duplicate_that_ran_twice_stays_a_failure(here: Here) -> None:
     here.store.add_runs([replace(run, id="again")])
     claimed = here.store.claim_runs(Claim(worker="w", token="c", limit=9, now=here.now, lease=9)).runs
     here.store.settle_runs([ended(run, here.now) for run in claimed])
-    assert repair(here.store).cancelled == []
+    assert mended(here.store) == []
 
     found = here.findings()["duplicates"]
     assert (found.level, found.hint) == (

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import FigurePoint, Figures, InvalidValue, QuarantineNote, Scheduler, TenantView
+from evenbeat import FigurePoint, Figures, InvalidValue, QuarantineNote, Scheduler
 from evenbeat.core.instants import from_ms
-from evenbeat.core.records import Record, RunRecord, ScheduleRecord
+from evenbeat.core.records import Record, RunRecord
 from evenbeat.node.counting import Counting
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.rollups import Rollups
-from evenbeat.rules import attempts, changes
+from evenbeat.rules import attempts
 from evenbeat.rules.error_groups import error_line, group_id, normalised
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.rollups import HOUR, MINUTE, start_of
@@ -124,8 +124,7 @@ def test_statistics_read_rollups_and_no_runs(still: Scheduler, clock: VirtualClo
     node.writes()
     assert still.statistics().total.started == 1
     assert still.nodes() == []
-    assert [tenant.name for tenant in still.tenants()] == ["default"]
-    assert still.quarantine() == []
+    assert still.quarantine.list() == []
 
 
 def test_hours_are_read_if_minutes_do_not_go_back_that_far(app: Scheduler, clock: VirtualClock) -> None:
@@ -392,57 +391,6 @@ def test_live_nodes_are_listed_as_they_describe_themselves(app: Scheduler, clock
     assert asyncio.run(app.anodes()) == [node, odd]
 
 
-# -- tenants -------------------------------------------------------------------------------------------------
-
-
-def test_tenants_are_those_with_schedules_and_those_with_runs(app: Scheduler, clock: VirtualClock) -> None:
-    assert app.tenants() == []
-    for tenant in ("b", "a", "a-b", "default"):
-        for name in ("z", "a", "Z", "x.y"):
-            app.schedules.add(name, "every 1h", "works", tenant=tenant)
-    app.schedules.delete("z", tenant="b")
-    app.schedules.add("gone", "every 1h", "works", tenant="left")
-    app.schedules.delete("gone", tenant="left")
-    node = Fed(app)
-    node.starts(2, tenant="a")
-    node.starts(1, tenant="only-runs")
-    clock.advance("1m")
-    node.writes()
-    assert [tenant.name for tenant in app.tenants()] == ["a", "a-b", "b", "default", "only-runs"]
-    assert app.tenants()[0] == TenantView(name="a", has_schedules=True, started=2, succeeded=0, failed=0)
-    assert app.tenants()[4] == TenantView(
-        name="only-runs", has_schedules=False, started=1, succeeded=0, failed=0
-    )
-    assert [tenant.name for tenant in app.tenants(limit=2)] == ["a", "a-b"]
-    assert asyncio.run(app.atenants()) == app.tenants()
-    # A day later, only schedules make a tenant.
-    clock.advance("26h")
-    assert "only-runs" not in [tenant.name for tenant in app.tenants()]
-
-
-def test_each_tenant_costs_one_search(clock: VirtualClock) -> None:
-    class Searches(MemoryStore):
-        asked = 0
-
-        def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
-            self.asked += query.limit == 1
-            return super().find_schedules(query)
-
-    store = Searches(clock)
-    app = Scheduler(store)
-    for tenant in ("a", "b"):
-        rows = [
-            ScheduleRecord(name=f"s{at}", task="works", trigger="every 1m", tenant=tenant) for at in range(50)
-        ]
-        store.put_schedules([Write(changes.create(row, clock.now), None) for row in rows])
-    # A damaged row, whose name sorts behind all others.
-    damaged = ScheduleRecord(name="\U0010ffff\U0010ffff", task="works", trigger="every 1m", tenant="a")
-    store.put_schedules([Write(Planned(damaged), None)])
-    store.asked = 0
-    assert len(app.tenants()) == 2
-    assert store.asked == 3
-
-
 # -- quarantine ----------------------------------------------------------------------------------------------
 
 
@@ -459,7 +407,7 @@ def test_quarantine_names_schedules_and_runs_with_the_reason_and_a_remedy(
         store.put_record(Record(kind=kind, key=name, body=f"{name} is bad"))
     store.put_record(Record(kind="deferred", key="put-off", body="no such zone"))
     store.put_record(Record(kind="deferred", key="theirs", body="no such zone", tenant="acme"))
-    notes = app.quarantine()
+    notes = app.quarantine.list()
     assert [(note.kind, note.name, note.reason) for note in notes] == [
         ("quarantine", "a-run", "a-run is bad"),
         ("deferred", "put-off", "no such zone"),
@@ -467,12 +415,10 @@ def test_quarantine_names_schedules_and_runs_with_the_reason_and_a_remedy(
         ("quarantine", "stuck", "stuck is bad"),
     ]
     assert {type(note) for note in notes} == {QuarantineNote}
-    assert ["failed" in notes[0].remedy, "tzdata" in notes[1].remedy, "doctor" in notes[2].remedy] == [
-        True
-    ] * 3
-    assert [note.name for note in app.quarantine(tenant="acme")] == ["theirs"]
-    assert len(app.quarantine(all_tenants=True)) == 4
-    assert asyncio.run(app.aquarantine()) == notes
+    assert ["failed" in notes[0].remedy, "tzdata" in notes[1].remedy, "drop" in notes[2].remedy] == [True] * 3
+    assert [note.name for note in app.quarantine.list(tenant="acme")] == ["theirs"]
+    assert len(app.quarantine.list(all_tenants=True)) == 4
+    assert asyncio.run(app.quarantine.alist()) == notes
 
 
 # -- a real node ---------------------------------------------------------------------------------------------

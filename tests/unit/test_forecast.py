@@ -192,19 +192,26 @@ def test_a_quiet_range_can_not_be_quieter_or_longer(seed: int) -> None:
 # -- proposed spreads --------------------------------------------------------------------------------------
 
 
-def peak_with(rows: list[ScheduleRecord], names: set[str], spread: timedelta, at: datetime) -> int:
-    """The fullest minute from ``at`` until the spread has passed, if these schedules had that spread: counted
-    one by one, with the delays of firing."""
+def minutes_with(
+    rows: list[ScheduleRecord], names: set[str], spread: timedelta, start: datetime, minutes: int
+) -> tuple[int, ...]:
+    """The runs of each minute from ``start`` on, if these schedules had that spread: counted one by one, with
+    the delays of firing."""
     fired: Counter[int] = Counter()
-    end = to_ms(at + spread) // 60_000
+    first = to_ms(start) // 60_000
     for each in rows:
         if each.name in names:
             each = replace(each, spread=spread // timedelta(milliseconds=1))
         trigger = parse_trigger(each.trigger).bind(each.name, NOW)
         delay = spread_delay(each)
-        for tick in trigger.between_ms(NOW, to_ms(at + spread) + 60_000):
+        for tick in trigger.between_ms(NOW, (first + minutes) * 60_000):
             fired[(tick + delay) // 60_000] += 1
-    return max(fired[minute] for minute in range(to_ms(at) // 60_000, end + 1))
+    return tuple(fired[minute] for minute in range(first, first + minutes))
+
+
+def peak_with(rows: list[ScheduleRecord], names: set[str], spread: timedelta, at: datetime) -> int:
+    """The fullest minute from ``at`` until the spread has passed."""
+    return max(minutes_with(rows, names, spread, at, spread // MINUTE + 1))
 
 
 def test_a_spread_is_proposed_with_the_peak_before_and_after_it() -> None:
@@ -253,6 +260,37 @@ def test_the_peak_after_a_spread_is_counted_as_firing_would(seed: int) -> None:
         assert proposal.peak_after == peak_with(rows, chosen, proposal.spread, proposal.at)
         assert not chosen & names, "a schedule is proposed once"
         names |= chosen
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_proposal_has_the_minutes_around_the_peak_without_and_with_it(seed: int) -> None:
+    rng = random.Random(seed)
+    texts = ["0 * * * *", "0 */2 * * *", "57,3 * * * *", "every 1h", "* * * * *", "4 * * * *"]
+    rows = [row(f"s{n}", rng.choice(texts)) for n in range(80)]
+    found = forecast_of(rows, NOW, 6)
+
+    assert found.proposals
+    for proposal in found.proposals:
+        spread, minutes = proposal.spread, len(proposal.before)
+        assert proposal.start == max(found.start, proposal.at - 5 * MINUTE)
+        assert proposal.start + minutes * MINUTE == min(found.end, proposal.at + spread + 6 * MINUTE)
+        assert len(proposal.after) == minutes <= 71
+        assert proposal.before == minutes_with(rows, set(), spread, proposal.start, minutes)
+        chosen = set(proposal.schedules)
+        assert proposal.after == minutes_with(rows, chosen, spread, proposal.start, minutes)
+        first = (proposal.at - proposal.start) // MINUTE
+        assert proposal.before[first] == proposal.peak_before
+        assert max(proposal.after[first : first + spread // MINUTE + 1]) == proposal.peak_after
+
+
+def test_a_proposal_at_an_edge_of_the_forecast_has_no_minutes_outside_of_it() -> None:
+    rows = [row(f"s{n}", "0 * * * *") for n in range(20)]
+    (first,) = forecast_of(rows, NOW, 1, since=START).proposals
+    assert (first.at, first.start) == (START, START)
+    later = [row(f"s{n}", "50 * * * *") for n in range(20)]
+    (last,) = forecast_of(later, NOW, 1, since=START).proposals
+    assert last.start == last.at - 5 * MINUTE
+    assert last.start + len(last.after) * MINUTE == START + 60 * MINUTE
 
 
 def test_no_spread_is_proposed_where_it_would_not_help() -> None:

@@ -22,6 +22,7 @@ import pytest
 from evenbeat import Scheduler
 from evenbeat.app.loading import load_app
 from evenbeat.core.records import RunRecord
+from tests.lengths import LONG
 from tests.servers import free_port
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
@@ -168,6 +169,7 @@ def test_the_tests_of_the_page_about_django_are_found_and_leave_the_database_alo
     assert not (tmp_path / "shop.sqlite3").exists()
 
 
+@LONG
 def test_the_project_of_the_page_about_django_works_step_by_step(tmp_path: Path) -> None:
     printed, node, host = "", "", ""
     with ExitStack() as stack:

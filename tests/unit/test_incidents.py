@@ -290,7 +290,7 @@ def test_missed_ticks_count_no_failures_and_end_with_the_next_fire() -> None:
     incident = take(None, signal(10, 1), by=missed, family="missed")
     assert (incident.failures, incident.reason) == (
         0,
-        "a tick was skipped: found later than the grace allows",
+        "a tick was skipped: found later than the catch-up policy allows",
     )
     assert kinds(incident) == ["opened"]
     more = take(written(incident), signal(20, 5, "limit"), by=missed, family="missed", ended_at=20)

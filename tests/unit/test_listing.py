@@ -168,7 +168,9 @@ def test_runs_are_listed_by_when_they_ran_and_where(
     enqueued: Scheduler, clock: VirtualClock, options: dict[str, Any], ids: str
 ) -> None:
     def claimed(queue: str) -> RunRecord:
-        claim = Claim(worker="w", token=queue, limit=1, now=clock.now, lease=30_000, queues=(queue,))
+        claim = Claim(
+            worker="w", token=queue, limit=1, now=clock.now, lease=30_000, queues=(queue,), turn="acme"
+        )
         (held,) = enqueued.store.claim_runs(claim).runs
         return held
 

@@ -60,5 +60,12 @@ def test_a_run_says_how_many_ticks_it_stands_for(
 def test_the_next_ticks_are_shown_also_if_there_are_none(app: Scheduler, page: io.StringIO) -> None:
     live = LiveOutput(app)
     live.console = Console(file=page, width=200)
+    app.schedules.add("nightly", "@daily", "work", paused=True)
     live.console.print(live._status())
-    assert "next     no tick to come" in page.getvalue()
+    assert "next     the jobs have not started yet" in page.getvalue()
+    app.start()
+    try:
+        live.console.print(live._status())
+        assert "next     no tick to come" in page.getvalue()
+    finally:
+        app.stop()

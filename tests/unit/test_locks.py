@@ -120,7 +120,10 @@ def test_an_awaited_acquire_holds_no_thread_while_it_waits(store: Watched) -> No
     asyncio.run(everybody())
 
 
-def test_a_with_block_renews_the_lock_and_releases_it(store: Watched) -> None:
+def test_a_with_block_renews_the_lock_and_releases_it(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "steady_clock", lambda: 5.0)  # it does not expire, however busy the machine is
     lock = lock_on(store, "150ms")
     with lock:
         assert store.renewed.wait(30)
@@ -129,7 +132,10 @@ def test_a_with_block_renews_the_lock_and_releases_it(store: Watched) -> None:
     assert lock_on(store).try_acquire()
 
 
-def test_the_renewal_waits_for_a_store_that_comes_back(store: Watched) -> None:
+def test_the_renewal_waits_for_a_store_that_comes_back(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "steady_clock", lambda: 5.0)
     with lock_on(store, "60s") as lock:
         assert isinstance(lock._renewal, locks._ThreadRenewal)
         lock._renewal._stopping.set()  # the thread of this lock sleeps for 20 s; this one is stepped by hand

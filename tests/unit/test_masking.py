@@ -196,6 +196,11 @@ def test_the_user_info_of_a_url_is_masked(text: str, shown: str) -> None:
         ("mysql --password hunter2 --user me", "mysql --password *** --user me"),
         ("a\n-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nb", "a\n***\nb"),
         ("password=", "password="),
+        ("password: the", "password: ***"),
+        ("password: theatre x", "password: *** x"),
+        ("password=the runs", "password=*** runs"),
+        ('secret: "the runs"', 'secret: "***"'),
+        ("queue secret-q: 3hunter runs", "queue secret-q: *** runs"),
     ],
 )
 def test_secrets_in_a_text_are_masked(text: str, shown: str) -> None:
@@ -214,6 +219,9 @@ def test_secrets_in_a_text_are_masked(text: str, shown: str) -> None:
         "auth:refresh",
         "token:rotate",
         "KeyError: 'token'",
+        "No live node takes from queue secret-q: the runs of 1 schedule will wait.",
+        "No live node has the task rotate.token, so 3 due runs wait.",
+        "invalid token: its signature is wrong",
         "the token expired, ask for another password",
         "Bearer token expired",
         "Author: Ann, compass=north",

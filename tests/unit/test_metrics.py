@@ -29,6 +29,7 @@ from evenbeat.observe.events import Events
 from evenbeat.observe.metrics import BUCKET_NAMES, METRICS
 from evenbeat.rules.counters import NUMBERS
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.limits import Limit, limit_record
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Store, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks.task import Task, Tasks
@@ -521,6 +522,7 @@ def test_samples_have_the_labels_of_their_description(store: MemoryStore, clock:
         node.step()
     node.counting.count_alert("webhook", "sent")
     node.stop()
+    assert store.put_record(limit_record(Limit(task="works", concurrency=1)))
     found = scrape(store)
     for name, metric in METRICS.items():
         sample = f"{name}_sum" if metric.kind == "histogram" else name

@@ -14,7 +14,7 @@ import pytest
 import evenbeat
 from evenbeat import documents
 from evenbeat.app.locks import Lock
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.cli.root import root
 from evenbeat.core import options, records
 from evenbeat.node.settings import NodeOptions

@@ -34,6 +34,7 @@ TYPES: dict[str, set[Any]] = {
     "url": {str},
     "web_url": {str},
     "flag": {bool},
+    "rate": {str},
 }
 
 
@@ -74,6 +75,7 @@ def test_the_defaults_are_those_of_records_and_nodes() -> None:
     late = CatchUp()
     records = {name: getattr(Execution(), name) for name in EXECUTION}
     records |= {"catch_up": late.kind, "grace": late.grace, "catch_up_limit": late.limit}
+    records |= {"catch_up_max_age": late.max_age, "catch_up_rate": late.rate}
     records |= {name: getattr(schedule, name) for name in SCHEDULE if name not in records}
     assert {name: option.default for name, option in SCHEDULE.items()} == records
     assert {name: option.default for name, option in NODE.items()} == {

@@ -74,6 +74,8 @@ def crons(draw: st.DrawFn) -> Trigger:
     if draw(st.booleans()):
         options.append("repeat=" + draw(st.sampled_from(["first", "last", "both"])))
         options.append("gap=shift")
+    if draw(st.booleans()):
+        options.append("days=both")
     if draw(st.integers(0, 5)) == 0:
         start = draw(st.sampled_from(WINDOWS)) + draw(st.integers(-HOUR, 3 * HOUR))
         options.append(f"start={datetime.fromtimestamp(start // 1000, UTC).isoformat()}")

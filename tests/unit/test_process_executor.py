@@ -24,10 +24,11 @@ from evenbeat.core.json_text import from_json, to_json
 from evenbeat.core.records import RunRecord
 from evenbeat.executors import processes
 from evenbeat.executors.base import Attempt, Outcome
-from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine
+from evenbeat.executors.messages import Began, Ended, FromChild, IsMine, Key, Line, Logged, Mine, Progressed
 from evenbeat.executors.processes import ProcessExecutor
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.logs import RunFields
+from evenbeat.observe.run_progress import Reported, ReportedProgress
 from evenbeat.processes.signals import describe_exit
 from evenbeat.tasks.task import Task
 
@@ -63,6 +64,15 @@ def talk(run: RunContext):
     logging.getLogger("jobs").debug("not asked for")
     print("a print", flush=True)
     return sys.stdin.read()
+
+@app.task(executor="process")
+def advance(run: RunContext):
+    for number in range(1000):
+        run.progress(number, "half", total=1000.5)
+    try:
+        run.progress(-1)
+    except ValueError as error:
+        return str(error)
 
 @app.task(executor="process")
 def mine(run: RunContext): return [run.holds_lease(), run.attempt, run.attempt]
@@ -240,7 +250,7 @@ def test_a_function_that_is_no_task_of_its_module_is_found_by_its_own_name(hand:
 def test_what_it_raises_comes_with_its_place(hand: Hand) -> None:
     hand.give("fail")
 
-    kind, _, error = hand.outcome()
+    kind, _, error, *_ = hand.outcome()
     assert kind == "raised"
     assert error is not None
     assert error.splitlines()[0] == "ValueError: no ? good"
@@ -273,6 +283,26 @@ def test_lines_and_log_records_reach_the_log_of_the_run_and_prints_go_to_stderr(
     assert (record.levelno, record.getMessage()) == (logging.WARNING, "a record")
     assert (vars(record)["job_id"], vars(record)["attempt"]) == ("talk", 3)
     assert capfd.readouterr() == ("", "a print\n")
+
+
+def test_progress_reaches_the_worker_in_few_messages_and_the_last_value_always(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[float] = []
+    report = ReportedProgress.report
+
+    def counted(self: ReportedProgress, done: float, note: str, total: float | None) -> None:
+        received.append(done)
+        report(self, done, note, total)
+
+    monkeypatch.setattr(ReportedProgress, "report", counted)
+    attempt = hand.give("advance")
+    assert from_json(hand.outcome().result or "") == ("done -1 is not a number of 0 to 9,007,199,254,740,992")
+    assert attempt.progress.value == Reported(999, "half", 1000.5)
+    assert type(attempt.progress.value.done) is int
+    assert received[0] == 0
+    assert received[-1] == 999
+    assert len(received) < 100, "1,000 reports within half a second are a few messages"
 
 
 def test_whether_it_is_still_ours_is_answered_by_the_worker(hand: Hand) -> None:
@@ -356,7 +386,7 @@ def test_a_process_that_dies_by_itself_is_recognised_and_replaced(
 ) -> None:
     hand.give(name, payload)
 
-    kind, _, error = hand.outcome()
+    kind, _, error, *_ = hand.outcome()
     assert kind == "died"
     assert error is not None
     assert error.startswith("the process died with ")
@@ -388,6 +418,25 @@ def test_a_module_that_can_not_be_loaded_is_an_error_of_the_run(hand: Hand) -> N
     function.__module__ = "bad_jobs"
     hand.give("gone", None, function)
     assert "ZeroDivisionError" in str(hand.outcome().error)
+
+
+def test_one_whose_module_is_still_being_loaded_is_unwound(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PATIENCE", 0.05)
+    pid = hand.result("pid")
+    (hand.folder / "slow_jobs.py").write_text(
+        "import time\nopen(__file__ + '.begun', 'w').close()\nwhile True: time.sleep(0.01)\n"
+    )
+    function = _named("slow")
+    function.__module__ = "slow_jobs"
+    attempt = hand.give("slow", None, function)
+    until((hand.folder / "slow_jobs.py.begun").exists)
+    attempt.control.request_cancel("stopping")
+    hand.executor.interrupt(attempt)
+
+    assert hand.outcome() == Outcome("stopped", error="stopping")
+    assert hand.result("pid") == pid
 
 
 def test_stopping_kills_what_runs(hand: Hand, tmp_path: Path) -> None:
@@ -517,6 +566,7 @@ def test_messages_about_another_attempt_are_ignored(
     channel = Script(
         Ended(of=late, kind="returned", result="1"),
         Line(late, "late", 0),
+        Progressed(late, 1, "late", None),
         IsMine(late, 8),
         Logged(of=late, logger="jobs", level=logging.WARNING, text="late", at=0.0),
         Logged(of=None, logger="jobs", level=logging.WARNING, text="nobody's", at=0.0),
@@ -535,6 +585,7 @@ def test_messages_about_another_attempt_are_ignored(
     finally:
         stop_capture()
     assert [chunk.text for chunk in attempt.log.take()] == ["in time"]
+    assert attempt.progress.value is None
     assert channel.sent[1:] == [Mine(8, held=False), Mine(9, held=True)]
     assert caplog.messages == ["late", "nobody's"]
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evenbeat.core.records import Record, RunRecord
 from evenbeat.node.pruner import PURGE_EVERY, Pruner, purged_before
 from evenbeat.rules import attempts
-from evenbeat.stores.base import Claim
+from evenbeat.stores.base import EVERYTHING, Claim, EndedRuns, Purged
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -46,43 +46,44 @@ def test_the_pruner_continues_soon_if_the_store_returned_before_the_batch_was_fu
     clock: VirtualClock,
 ) -> None:
     class LongLogs(MemoryStore):
-        def purge(self, finished_before: int, limit: int) -> int:
-            return limit // 4
+        def purge(self, finished_before: int, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+            return Purged(0, finished_before - 1)
 
-    assert Pruner(LongLogs(clock), retention=0).step(clock.now) == clock.now + 1_000
+    assert Pruner(LongLogs(clock), retention=0).step(clock.now) < clock.now + PURGE_EVERY
 
 
 def test_the_pruner_records_until_when_it_deletes_before_it_deletes(clock: VirtualClock) -> None:
     class Watched(MemoryStore):
         seen: ClassVar[list[tuple[int | None, int]]] = []
 
-        def purge(self, finished_before: int, limit: int) -> int:
-            self.seen.append((purged_before(self), finished_before))
-            return 0
+        def purge(self, finished_before: int, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+            self.seen.append((purged_before(self, "default"), finished_before))
+            return Purged(0, finished_before)
 
     store = Watched(clock)
-    assert purged_before(store) is None
+    assert purged_before(store, "default") is None
     pruner = Pruner(store, retention=100_000)
     clock.advance("1ms")
     for _ in range(3):
+        pruner = Pruner(store, retention=100_000)
         pruner.step(clock.now)
         clock.advance("30ms")
     # The recorded instant is never earlier than the purge, and is written once in a thousandth of the
     # retention.
     assert all(noted is not None and before <= noted < before + 100 for noted, before in store.seen)
     assert len({noted for noted, _ in store.seen}) == 1
-    clock.advance("1s")
+    clock.advance("1m")
     pruner.step(clock.now)
-    assert purged_before(store) == -(-(clock.now - 100_000) // 100) * 100
+    assert purged_before(store, "default") == -(-(clock.now - 100_000) // 100) * 100
 
 
 def test_the_record_of_the_purge_never_goes_back(store: MemoryStore, clock: VirtualClock) -> None:
     Pruner(store, retention=1_000).step(clock.now)
-    noted = purged_before(store)
+    noted = purged_before(store, "default")
     assert noted is not None
     assert noted >= clock.now - 1_000
     Pruner(store, retention=86_400_000).step(clock.now)
-    assert purged_before(store) == noted
+    assert purged_before(store, "default") == noted
 
 
 def test_two_pruners_that_write_the_record_at_once_keep_the_later_instant(clock: VirtualClock) -> None:
@@ -96,4 +97,4 @@ def test_two_pruners_that_write_the_record_at_once_keep_the_later_instant(clock:
 
     store = Contended(clock)
     Pruner(store, retention=0).step(clock.now)
-    assert purged_before(store) == clock.now + 5
+    assert purged_before(store, "default") == clock.now + 5

@@ -19,8 +19,11 @@ from evenbeat.app.alerts.rules import AlertRules
 from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
 from evenbeat.app.locks import Lock
+from evenbeat.app.quarantine import Quarantine
+from evenbeat.app.retention import Retention
 from evenbeat.app.runs import Runs
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
+from evenbeat.app.tenants import Tenants
 from evenbeat.app.tokens import Tokens
 from evenbeat.config import read_settings
 from evenbeat.core.records import RunRecord
@@ -37,6 +40,9 @@ CLASSES: dict[str, tuple[type, object]] = {
     "app.schedules": (Schedules, APP.schedules),
     "app.runs": (Runs, APP.runs),
     "app.audit": (Audit, APP.audit),
+    "app.retention": (Retention, APP.retention),
+    "app.quarantine": (Quarantine, APP.quarantine),
+    "app.tenants": (Tenants, APP.tenants),
     "app.tokens": (Tokens, APP.tokens),
     "app.alerts": (Alerts, APP.alerts),
     "app.alerts.rules": (AlertRules, APP.alerts.rules),
@@ -50,14 +56,19 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.Schedule,
     evenbeat.Run,
     evenbeat.RunAttempt,
-    evenbeat.ScheduleWarning,
+    evenbeat.RunProgress,
+    evenbeat.ChangeWarning,
     evenbeat.ScheduleStats,
     evenbeat.SkippedTicks,
+    evenbeat.ResumePreview,
+    evenbeat.RecentRun,
     evenbeat.LogLine,
     evenbeat.RunWait,
     evenbeat.RunPage,
     evenbeat.Token,
     evenbeat.NewToken,
+    evenbeat.RunLimit,
+    evenbeat.LimitValue,
     evenbeat.BulkResult,
     evenbeat.ChangedItem,
     evenbeat.RefusedItem,
@@ -77,6 +88,9 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.FailureReport,
     evenbeat.FailureGroup,
     evenbeat.NodeView,
+    evenbeat.Quota,
+    evenbeat.TenantDetails,
+    evenbeat.TenantPurge,
     evenbeat.TenantView,
     evenbeat.Forecast,
     evenbeat.ForecastPeak,
@@ -86,9 +100,16 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.TriggerTick,
     evenbeat.TriggerClockChange,
     evenbeat.QuarantineNote,
+    evenbeat.Attention,
+    evenbeat.AttentionItem,
     evenbeat.Why,
     evenbeat.Fact,
     evenbeat.Account,
+    evenbeat.HeatMap,
+    evenbeat.HeatCell,
+    evenbeat.ScheduleTimeline,
+    evenbeat.TimelineLane,
+    evenbeat.TimelineCell,
 ]
 
 
@@ -159,7 +180,7 @@ def test_the_methods_with_an_async_twin_are_named() -> None:
     assert of_scheduler == twins(evenbeat.Scheduler)
     assert of_lock == twins(Lock)
     assert twins(evenbeat.Task) == {"enqueue"}
-    for kind in (Schedules, Runs, Audit, Tokens, AlertRules, AlertChannels, MaintenanceWindows):
+    for kind in (Schedules, Runs, Audit, Tenants, Tokens, AlertRules, AlertChannels, MaintenanceWindows):
         assert twins(kind) == public(kind), kind
     assert public(Alerts) - twins(Alerts) == {"declare_channel", "declare_rule", "declare_config"}
 

@@ -113,6 +113,52 @@ def test_schedules_are_listed_by_filter(
     assert [row.name for row in app.schedules.list(**chosen)] == names
 
 
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        ({"names": ["digest", "bill-us", "digest", "unknown"]}, ["bill-us", "digest"]),
+        ({"names": []}, []),
+        ({"names": None, "tag": "billing"}, ["bill-eu", "bill-us"]),
+        ({"names": ["bill-us", "digest", "clean"], "text": "bill"}, ["bill-us"]),
+        ({"names": ["other", "digest"], "tenant": "acme"}, ["other"]),
+        ({"names": ("clean", "digest")}, ["digest"]),  # clean is paused already
+    ],
+)
+@pytest.mark.parametrize("page", [1, 500])
+def test_a_bulk_change_takes_names(
+    app: Scheduler, chosen: dict[str, Any], names: list[str], page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_search, "_PAGE", page)
+    assert sampled(app.schedules.pause_all(**chosen)) == names
+    paused = {row.name for row in app.schedules.list(all_tenants=True) if row.state == "paused"}
+    assert paused == {*names, "clean"}
+
+
+def test_every_bulk_change_takes_names(app: Scheduler) -> None:
+    assert app.schedules.run_all(names=["digest"]).done == 1
+    assert app.schedules.resume_all(names=["clean"]).done == 1
+    assert app.schedules.delete_all(names=["clean", "digest"]).done == 2
+    assert states(app) == {"bill-eu": "active", "bill-us": "active", "other": "active"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"names": "digest"}, 'names "digest" is a text; give a list of names of schedules'),
+        ({"names": ["digest", ".x"]}, 'names ".x"'),
+        ({"names": [["digest"]]}, "names ['digest']"),
+        ({"names": ["x"] * 1001}, "names has 1,001 names, and at most 1,000 are allowed"),
+        ({"names": ["digest"], "all_tenants": True}, "names are names of one tenant's schedules"),
+    ],
+)
+def test_wrong_names_are_refused(app: Scheduler, chosen: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.schedules.pause_all(**chosen)
+    assert words in str(refused.value)
+    assert refused.value.field == "names"
+    assert app.schedules.pause_all(names=["x"] * 1000).matched == 0
+
+
 def end_run(app: Scheduler, name: str, *, fails: bool) -> None:
     """Let a run of the schedule begin and end."""
     run_id = app.schedules.run_now(name).id

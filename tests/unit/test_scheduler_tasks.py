@@ -28,7 +28,7 @@ from evenbeat import (
 )
 from evenbeat.app.locks import Lock, this_process
 from evenbeat.app.runs import Runs
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.testing import VirtualScheduler, virtual
 from tests.unit import virtual_time
 from tests.unit.virtual_time import NOON, minute, minutes, starts
@@ -368,7 +368,18 @@ def test_what_a_run_is_meant_for_is_the_same_for_every_attempt(scheduler: Virtua
 
 NOT_AWAITED = {
     # Nothing in them waits for a store,
-    Scheduler: {"task", "lock", "alert_service", "on_start", "on_stop", "on_idle", "on_error", "on_event"}
+    Scheduler: {
+        "task",
+        "before",
+        "after",
+        "lock",
+        "alert_service",
+        "on_start",
+        "on_stop",
+        "on_idle",
+        "on_error",
+        "on_event",
+    }
     # they are for signals, for supervisors, or for tests.
     | {"run", "hurry", "node_settings", "stand_in"},
     Schedules: set(),

@@ -18,8 +18,8 @@ hurried = []
 signal.setitimer(signal.ITIMER_REAL, 30)  # the test must not hang
 if sys.argv[1] == "signal":
     import threading
-    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    until_signalled(lambda: hurried.append(1))
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
+    until_signalled(lambda: hurried.append(1), start=timer.start)
 else:
     until_signalled(lambda: hurried.append(1), timeout=0.01)
 first = list(hurried)

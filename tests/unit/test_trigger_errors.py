@@ -310,19 +310,23 @@ def test_options_do_not_shift_the_position(text: str, position: int, value: str)
     [
         (
             "0 9 * * * zone=UTC",
-            ': option "zone" is not known here; there are tz, gap, repeat, start, until',
+            ': option "zone" is not known here; there are tz, gap, repeat, days, start, until',
             "zone",
             10,
         ),
         ("0 9 * * * TZ=UTC", ': option "TZ" is not known here; did you mean tz=?', "TZ", 10),
         ("0 9 * * * stat=x", ': option "stat" is not known here; did you mean start=?', "stat", 10),
+        ("0 9 13 * 5 day=both", ': option "day" is not known here; did you mean days=?', "day", 11),
+        ("0 9 13 * 5 days=both days=both", " gives days twice; keep one", "days", 21),
+        ("every 5m days=both", ': option "days" is not known here; there are start, until', "days", 9),
+        ("at 2026-01-01 days=both", ': option "days" is not known here; there are tz', "days", 14),
         ("every 5m tz=UTC", ': option "tz" is not known here; there are start, until', "tz", 9),
         ("at 2026-01-01 until=x", ': option "until" is not known here; there are tz', "until", 14),
         ("0 9 * * * tz=UTC tz=UTC", " gives tz twice; keep one", "tz", 17),
         ("start=x 0 9 * * * art=x", ': option "art" is not known here; did you mean start=?', "art", 18),
         (
             "0 9 * * * =",
-            ': option "" is not known here; there are tz, gap, repeat, start, until',
+            ': option "" is not known here; there are tz, gap, repeat, days, start, until',
             "option",
             10,
         ),
@@ -366,6 +370,55 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
             "repeat",
         ),
         (
+            lambda: parse_trigger("0 9 13 * 5 days=all"),
+            '"0 9 13 * 5 days=all": days "all" is not one of either, both',
+            "days",
+        ),
+        (
+            lambda: cron("0 9 13 * 5", days=-1),  # type: ignore[arg-type]  # the mistake under test
+            "days -1 is not one of either, both",
+            "days",
+        ),
+        (
+            lambda: cron("0 9 13 * 5", days=2**63),  # type: ignore[arg-type]  # the mistake under test
+            "days 9223372036854775808 is not one of either, both",
+            "days",
+        ),
+        (
+            lambda: cron("0 9 13 * 5", days=["both"]),  # type: ignore[arg-type]  # the mistake under test
+            "days ['both'] is not one of either, both",
+            "days",
+        ),
+        (
+            lambda: cron("@every 10s", days="both"),
+            '"@every 10s" is a period: days does not apply; leave it out',
+            "days",
+        ),
+        (
+            lambda: parse_trigger("0 0 30 2 fri days=both"),
+            (
+                '"0 0 30 2 fri days=both" never matches: February has no day 30; '
+                "for the last day of a month write L"
+            ),
+            "day of month",
+        ),
+        (
+            lambda: cron("0 0 8 * fri#1", days="both"),
+            (
+                '"0 0 8 * fri#1" never matches: day of month "8" and day of week "fri#1" '
+                "never fall together; both must match, by days=both"
+            ),
+            "day of month",
+        ),
+        (
+            lambda: cron("30 2 25-31 3 sun", tz="Europe/Berlin", gap="skip", days="both"),
+            (
+                '"30 2 25-31 3 sun" never matches in Europe/Berlin with gap="skip": '
+                'the clock always skips that time; use gap="shift" to run right after the gap'
+            ),
+            "gap",
+        ),
+        (
             lambda: parse_trigger("0 9 * * * start=soon"),
             f'"0 9 * * * start=soon": start "soon" is not a date and time; {DATE}',
             "start",
@@ -385,8 +438,13 @@ LENGTH = 'write it like "10s", "5m", "1h30m" or "7d"'
         (lambda: parse_trigger("@every"), '"@every" has no period; write @every 10m', "every"),
         (
             lambda: cron("@every 10s", gap="skip"),
-            '"@every 10s" is a period: gap and repeat do not apply; leave them out',
+            '"@every 10s" is a period: gap does not apply; leave it out',
             "gap",
+        ),
+        (
+            lambda: cron("@every 10s", repeat="both"),
+            '"@every 10s" is a period: repeat does not apply; leave it out',
+            "repeat",
         ),
         (
             lambda: cron("0 9 * * *", start="2026-01-02T00:00Z", until="2026-01-02T08:59Z"),

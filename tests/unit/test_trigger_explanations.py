@@ -58,6 +58,20 @@ def test_a_cron_is_explained_with_its_ticks_and_clock_changes(app: Scheduler) ->
     assert back.effect == "02:30 comes twice: it runs the first time only"
 
 
+def test_days_that_must_match_both_fields_are_explained(app: Scheduler) -> None:
+    found = app.explain("0 0 13 * fri days=both", 3, since="2026-01-01T00:00Z")
+    assert found.trigger == "0 0 13 * 5 days=both"
+    assert found.words == "at 00:00 on Fridays, but only on the 13th of the month (UTC)"
+    assert [f"{tick.at:%a %d %b}" for tick in found.ticks] == ["Fri 13 Feb", "Fri 13 Mar", "Fri 13 Nov"]
+
+
+def test_a_name_whose_hash_gives_days_that_never_come_together_is_refused(app: Scheduler) -> None:
+    hashed = "0 0 LW * H days=both"  # a last weekday, Mon-Fri: the hash of "c" is a Sunday
+    assert app.explain(hashed, 1, name="report").ticks
+    with pytest.raises(InvalidTrigger, match="never fall together"):
+        app.explain(hashed, 1, name="c")
+
+
 def test_the_time_to_start_from_is_that_of_the_store_or_the_one_that_is_given(app: Scheduler) -> None:
     assert app.explain("0 * * * *", 1).ticks[0].at == NOW + timedelta(hours=1)
     given = app.explain("0 9 * * *", 1, tz="Europe/Berlin", since="2026-07-01T08:00")

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import RunRecord, Transition
 from evenbeat.rules import attempts
-from evenbeat.rules.waiting import Taker, Waiting, why_waiting
+from evenbeat.rules.limits import Limit
+from evenbeat.rules.waiting import Hold, Taker, Waiting, why_waiting
 
 NOW = 1_000_000
 
@@ -23,8 +24,10 @@ def node(name: str = "box-1", **fields: Any) -> Taker:
     return Taker(name, **{**usual, **fields})
 
 
-def why(run: RunRecord, *nodes: Taker, busy: tuple[str, ...] = ()) -> Waiting | None:
-    return why_waiting(run, NOW, nodes, frozenset(busy))
+def why(
+    run: RunRecord, *nodes: Taker, busy: tuple[str, ...] = (), hold: Hold | None = None
+) -> Waiting | None:
+    return why_waiting(run, NOW, nodes, frozenset(busy), hold)
 
 
 @pytest.mark.parametrize("state", ["running", "succeeded", "failed", "cancelled"])
@@ -88,3 +91,13 @@ def test_a_run_waits_for_a_free_slot_only_if_no_node_has_one() -> None:
     both = ("box-1", "box-2")
     assert why(queued(), *nodes, busy=both) == Waiting("busy", None, both)
     assert why(queued(), *nodes, busy=("box-1", "box-3")) == Waiting("next", None, both)
+
+
+@pytest.mark.parametrize("opens", [None, NOW + 5])
+def test_a_due_run_that_a_node_could_take_may_wait_for_a_limit(opens: int | None) -> None:
+    hold = Hold(Limit(task="mail", concurrency=1), "task=mail", 1, opens)
+    limited = Waiting("limited", opens, ("box-1",), hold)
+    assert why(queued(), node(), hold=hold) == limited
+    assert why(queued(), node(), hold=hold, busy=("box-1",)) == limited, "a free slot would not help"
+    assert why(queued(), hold=hold) == Waiting("no_worker"), "without a node, no limit matters"
+    assert why(queued(run_at=NOW + 1), node(), hold=hold) == Waiting("later", NOW + 1, ("box-1",))

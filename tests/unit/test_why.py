@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, RunNotFound, Scheduler, Why, acting_as, at, cron, every
+from evenbeat import InvalidValue, RunNotFound, Scheduler, UnknownZone, Why, acting_as, at, cron, every
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import FORMAT, Record
 from evenbeat.node.presence import NodeInfo, Presence
@@ -68,6 +68,40 @@ def change(app: VirtualScheduler, **fields: Any) -> None:
     assert isinstance(store, VirtualStore)
     key = ("default", "beat")
     store._schedules[key] = replace(store._schedules[key], **fields)
+
+
+def test_times_in_words_are_in_the_zone_that_was_asked_for(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", "0 * * * * tz=Asia/Kolkata", "work")
+    with acting_as("ann@ops"):
+        app.schedules.pause("beat", until="2h")
+    assert why(app).sentence == (
+        "beat has been paused since Sun 2026-03-01 17:30 +05:30 by ann@ops, until Sun 2026-03-01 19:30 +05:30"
+    )
+    berlin = why(app, tz="Europe/Berlin")
+    assert berlin.sentence == (
+        "beat has been paused since Sun 2026-03-01 13:00 +01:00 by ann@ops, until Sun 2026-03-01 15:00 +01:00"
+    )
+    ends = next(fact.at for fact in berlin.evidence if fact.text == "the pause ends")
+    assert ends is not None
+    assert ends.isoformat() == "2026-03-01T15:00:00+01:00"
+    assert "12:00 UTC" in why(app, tz="UTC").sentence
+    # A time without an offset is one of the trigger's zone in any case.
+    assert app.schedules.why("beat", "2026-03-01T18:00", tz="Europe/Berlin").tick == NOON + 30 * MINUTE
+    with pytest.raises(UnknownZone):
+        why(app, tz="Europe/Berlinn")
+    nobody = app.schedules.why("none", NOON, tz="Europe/Berlin")
+    assert nobody.asked is not None
+    assert nobody.asked.isoformat() == "2026-03-01T13:00:00+01:00"
+
+
+def test_times_of_a_run_are_in_the_zone_that_was_asked_for(app: VirtualScheduler) -> None:
+    app.schedules.add("beat", every("20m"), "work")
+    app.travel("20m")
+    (run,) = app.runs.list(schedule="beat")
+    assert "Sun 2026-03-01 12:20 UTC" in app.runs.why(run.id).sentence
+    assert "Sun 2026-03-01 17:50 +05:30" in app.runs.why(run.id, tz="Asia/Kolkata").sentence
+    with pytest.raises(UnknownZone):
+        app.runs.why(run.id, tz="")
 
 
 # -- the schedule

@@ -9,7 +9,8 @@ import pytest
 
 from evenbeat.core.explanations import Verdict
 from evenbeat.core.instants import read_instant
-from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Skipped
+from evenbeat.core.rates import Rate
+from evenbeat.core.records import FORMAT, CatchUp, RunRecord, ScheduleRecord, Skipped
 from evenbeat.observe.explanations import tick_view
 from evenbeat.rules.asked_ticks import Asked, Place, locate, present_tick
 from evenbeat.rules.ticks import spread_delay
@@ -84,13 +85,32 @@ CASES: list[tuple[Verdict, TickFacts]] = [
     ("running", facts(run=run(state="running", worker="n1", started_at=T))),
     *(
         (reason, facts(run=QUEUED, waiting=Waiting(reason, NOW + 1, ("n1",))))
-        for reason in ("later", "retry", "unfit", "no_worker", "no_task", "no_queue", "busy", "next")
+        for reason in (
+            "later",
+            "retry",
+            "unfit",
+            "no_worker",
+            "no_task",
+            "no_queue",
+            "limited",
+            "busy",
+            "next",
+        )
     ),
     ("not_due", facts(place=Place(T + HOUR), asked=Asked(T + HOUR, T + HOUR + MINUTE))),
     ("too_new", facts(schedule(next_tick=T, format=FORMAT + 1), tickers=("n1",))),
     ("quarantined", facts(schedule(next_tick=T, wake_at=None), tickers=("n1",))),
     ("quarantined", facts(DUE, tickers=("n1",), quarantined="no such zone")),
     ("deferred", facts(DUE, tickers=("n1",), deferred="no such zone")),
+    (
+        "catching_up",
+        facts(
+            schedule(
+                next_tick=T, last_fire=T, wake_at=T + 6_000, catch_up=CatchUp("all", rate=Rate(10, 60_000))
+            ),
+            tickers=("n",),
+        ),
+    ),
     (
         "waits_for_run",
         facts(schedule(next_tick=T, wake_at=T, overlap="queue"), active=(run(id="a"),), tickers=("n",)),

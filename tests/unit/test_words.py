@@ -105,6 +105,26 @@ CRON = """
 ROWS = [tuple(cell.strip() for cell in line.split("|")) for line in CRON.strip().splitlines()]
 
 
+BOTH_DAYS = """
+0 0 13 * 5                | at 00:00 on Fridays, but only on the 13th of the month
+0 9 1-7 * mon             | at 09:00 on Mondays, but only on the 1st to 7th of the month
+0 0 L * 1-5               | at 00:00, Monday to Friday, but only on the last day of the month
+0 0 13 1,7 5              | at 00:00 on Fridays, but only on the 13th of January and July
+0 0 1-31 * 1              | at 00:00 on Mondays
+0 0 13 * 0-6              | at 00:00 on the 13th of the month
+0 0 13 * *                | at 00:00 on the 13th of the month
+*/5 * 13 * 5              | every 5 minutes on Fridays, but only on the 13th of the month
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [tuple(cell.strip() for cell in line.split("|")) for line in BOTH_DAYS.strip().splitlines()],
+)
+def test_days_that_must_match_both_fields_in_words(text: str, sentence: str) -> None:
+    assert cron(text, days="both").explain() == f"{sentence} (UTC)"
+
+
 @pytest.mark.parametrize(("text", "sentence"), ROWS)
 def test_cron_in_words(text: str, sentence: str) -> None:
     assert cron(text).explain() == f"{sentence} (UTC)"

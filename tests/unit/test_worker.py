@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from evenbeat import Scheduler
+from evenbeat.core.instants import from_ms
 from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Outcome
@@ -190,6 +192,102 @@ def test_a_result_that_comes_after_the_lease_was_taken_over_is_refused() -> None
     assert bench.run("r").state == "queued"
     assert bench.run("r").result is None
     assert bench.kinds() == ["started", "lost"]
+
+
+def refused(bench: Workbench, run_id: str = "r") -> list[tuple[int, datetime | None]]:
+    """Return the attempts of a run, each with the time at which its late result was refused."""
+    return [(each.number, each.refused_at) for each in Scheduler(bench.store).runs.get(run_id).attempts]
+
+
+@pytest.mark.parametrize("outcome", [result("late"), Outcome("raised", error="late")])
+def test_a_refused_result_is_noted_beside_the_run_of_the_next_worker(outcome: Outcome) -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    bench.clock.advance("31s")
+    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
+    claim = Claim(worker="w2", token="c2", limit=1, now=bench.clock.now, lease=30_000, tasks=None)
+    (second,) = bench.store.claim_runs(claim).runs
+    bench.clock.advance("1s")
+    bench.executor.end(outcome)
+    bench.worker.drain()
+    assert refused(bench) == [(1, None)]
+    bench.step()
+    assert bench.run("r") == second, "the row belongs to the second worker"
+    at = from_ms(bench.clock.now)
+    assert refused(bench) == [(1, at)]
+    (line,) = Scheduler(bench.store).runs.logs("r")
+    assert (line.attempt, line.at) == (1, at)
+    assert line.text == "WARNING evenbeat: this attempt lost its lease, and its late result was refused"
+    bench.clock.advance("1s")
+    assert bench.store.settle_runs([attempts.succeeded(second, "1", bench.clock.now, "end")]) == [True]
+    assert refused(bench) == [(1, at), (2, None)]
+    bench.clock.advance("1d")
+    assert bench.store.purge(bench.clock.now, 10).deleted == 1
+    assert bench.store.read_log("r") == []
+
+
+def test_a_worker_that_knows_that_its_lease_is_lost_notes_a_late_result() -> None:
+    bench = Workbench(lease=30_000)
+    for name in ("r", "s"):
+        bench.add(name)
+    bench.step()
+    bench.clock.advance("31s")
+    for attempt in bench.executor.running:
+        attempt.lease_end -= 31
+        bench.store.settle_runs([attempts.crashed(bench.run(attempt.run.id), bench.clock.now, "reaper")])
+    bench.renew()
+    bench.worker.drain()
+    bench.step()
+    assert refused(bench) == [(1, None)]
+    bench.clock.advance("1m")
+    bench.executor.end(result("late"))
+    bench.executor.end(Outcome("stopped", error="lost"))
+    bench.step()
+    assert refused(bench) == [(1, from_ms(bench.clock.now))]
+    assert refused(bench, "s") == [(1, None)], "a function that obeyed has no result"
+
+
+def test_what_is_not_a_late_result_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench(slots=3)
+    for name in ("poison", "handed", "fine"):
+        bench.add(name)
+    bench.step()
+    monkeypatch.setattr(bench.store, "settle_runs", PickySettle(bench, poison=("poison",)))
+    bench.executor.end(index=0)
+    handed = bench.executor.running[0]
+    bench.clock.advance("31s")
+    bench.store.settle_runs([attempts.crashed(bench.run("handed"), bench.clock.now, "reaper")])
+    handed.control.request_cancel("lost")
+    bench.executor.end(Outcome("stopped", error="lost"), index=0)
+    bench.executor.end(index=0)
+    bench.worker.drain()
+    bench.step()
+    assert bench.run("poison").state == "running", "this worker has it until its lease ends"
+    assert [bench.store.read_log(name) for name in ("poison", "handed", "fine")] == [[], [], []]
+
+
+def test_a_note_is_written_when_the_store_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Workbench()
+    bench.add("r")
+    bench.step()
+    bench.clock.advance("31s")
+    bench.store.settle_runs([attempts.crashed(bench.run("r"), bench.clock.now, "reaper")])
+    bench.executor.end(result("late"))
+    bench.worker.drain()
+    append = bench.store.append_log
+
+    def fails(chunks: object) -> None:
+        raise StoreUnavailable("no")
+
+    monkeypatch.setattr(bench.store, "append_log", fails)
+    with pytest.raises(StoreUnavailable):
+        bench.step()
+    monkeypatch.setattr(bench.store, "append_log", append)
+    at = from_ms(bench.clock.now)
+    bench.clock.advance("5s")
+    bench.step()
+    assert refused(bench) == [(1, at)]
 
 
 def test_a_result_that_can_not_be_written_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

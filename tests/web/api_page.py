@@ -39,7 +39,7 @@ def _endpoint(each: Endpoint, operation: dict[str, Any], schemas: dict[str, Any]
     yield ""
     yield f"### `{each.method} {each.path}`"
     yield ""
-    yield f"{each.summary} Role: {each.role}."
+    yield f"{each.summary} " + ("Needs no token." if each.is_public else f"Role: {each.role}.")
     rest = re.sub(r"\s*\n\s*", " ", (each.handler.__doc__ or "").partition("\n")[2]).strip()
     if rest:
         yield ""

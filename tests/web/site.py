@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -9,7 +10,9 @@ from starlette.testclient import TestClient
 
 from evenbeat import Scheduler
 from evenbeat.core.tokens import Role
-from evenbeat.web import web_app
+from evenbeat.web import WebApp
+from evenbeat.web.page import BUILT
+from evenbeat.web.settings import read_settings
 
 API = "/api/v1"
 
@@ -18,8 +21,10 @@ class Site:
     """The API of a scheduler, with a token for each role and tenant that a test asks for."""
 
     def __init__(self, app: Scheduler, **settings: Any) -> None:
+        """``dashboard`` is a folder of built files that replaces that of the package."""
         self.app = app
-        self.web = web_app(app, **settings)
+        dashboard: Path = settings.pop("dashboard", BUILT)
+        self.web = WebApp(app, read_settings(**settings), dashboard)
         self._tokens: dict[tuple[str, str | None], str] = {}
         self._clients: dict[str, TestClient] = {}
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from evenbeat import Scheduler, every
-from evenbeat.core.tokens import ROLES, allows
-from evenbeat.errors import InvalidValue
+from evenbeat.app.tokens import Tokens
+from evenbeat.core.tokens import ROLES, Token, allows
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.web import access
-from evenbeat.web.access import BELIEVED, MOST_FAILURES, Gate
+from evenbeat.web.access import BELIEVED, FAILURE_WINDOW, MOST_FAILURES, Gate
 from evenbeat.web.endpoint import TABLE, Endpoint
 from evenbeat.web.problems import Refused
 from evenbeat.web.serving import CannotListen, check_bind, listen
@@ -32,11 +33,15 @@ def url(endpoint: Endpoint) -> str:
 
 ROUTES = [pytest.param(each, id=f"{each.method} {each.path}") for each in TABLE]
 PATHS = sorted({url(each) for each in TABLE})
+# The login and the page of the dashboard; test_sessions.py and test_page.py test what they give away.
+OPEN = {("POST", f"{API}/session"), ("GET", "/"), ("HEAD", "/")}
 
 
-@pytest.mark.parametrize("path", [*PATHS, f"{API}/nothing", "/", "/elsewhere"])
+@pytest.mark.parametrize("path", [*PATHS, f"{API}/nothing", "/", "/elsewhere", "/assets/nothing.js"])
 def test_every_method_of_every_path_needs_a_token_ray_cve_2023_48022(site: Site, path: str) -> None:
     for method in METHODS:
+        if (method, path) in OPEN:
+            continue
         response = site.request(method, path, role=None)
         assert response.status_code == 401, (method, path)
         assert response.headers["www-authenticate"].startswith("Bearer")
@@ -44,7 +49,7 @@ def test_every_method_of_every_path_needs_a_token_ray_cve_2023_48022(site: Site,
             assert_problem(response, 401, "unauthorized", "Authorization")
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*PATHS, "/", "/assets/nothing.js"])
 def test_every_method_of_every_path_refuses_foreign_hosts_and_origins_ray_cve_2026_27482(
     site: Site, path: str
 ) -> None:
@@ -74,12 +79,23 @@ def test_schedules_named_like_open_paths_are_closed_prefect_cve_2026_3514(site: 
         for path in (f"schedules/{name}", f"schedules/{name}/stats", f"runs/{name}"):
             assert site.request("GET", path, role=None).status_code == 401
     assert site.request("GET", "/healthz", role=None).status_code == 200
-    for path in ("/healthz/", "/healthz/x", "/x/healthz", "/api/v1/healthz", "/HEALTHZ", "//healthz"):
+    for path in ("/healthz/", "/healthz/x", "/x/healthz", "/api/v1/healthz", "/HEALTHZ"):
         assert site.request("GET", path, role=None).status_code == 401, path
 
 
 @pytest.mark.parametrize(
-    "path", ["/healthz\n", "/readyz\n", "/x\ny", "/api/v1/runs/x\ny", "*", "http://localhost/healthz"]
+    "path",
+    [
+        "//healthz",
+        "//",
+        "/\n",
+        "/healthz\n",
+        "/readyz\n",
+        "/x\ny",
+        "/api/v1/runs/x\ny",
+        "*",
+        "http://localhost/healthz",
+    ],
 )
 def test_targets_that_are_not_plain_paths_need_a_token(site: Site, path: str) -> None:
     assert asyncio.run(status_of(site, path, b"localhost")) == 401
@@ -292,6 +308,53 @@ def test_wrong_tokens_of_an_address_are_counted_for_a_minute(app: Scheduler) -> 
         refused_token(gate, "a")
     with pytest.raises(Refused, match=f"{MOST_FAILURES} wrong tokens"):
         gate.recognise("Bearer evb_1_x", "a")
+
+
+def test_wrong_tokens_that_come_at_once_are_counted_before_they_are_checked(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(app.tokens, WebSettings(), lambda: 0.0)
+    secret = app.tokens.create("ann").secret
+    checked: list[str] = []
+
+    def verify(tokens: Tokens, sent: str) -> Token | None:
+        """Check a token; before the answer, the next request comes."""
+        checked.append(sent)
+        if len(checked) <= MOST_FAILURES:
+            with pytest.raises(Refused):
+                gate.check_login("evb_1_x", "a")
+        return original(tokens, sent)
+
+    original = Tokens.verify
+    monkeypatch.setattr(Tokens, "verify", verify)
+    gate.check_login(secret, "a")
+    assert len(checked) == MOST_FAILURES
+    assert gate._failures == {"a": (MOST_FAILURES - 1, 0.0)}, "the right one was given back"
+    assert gate.check_login(secret, "a").name == "ann"
+    refused_token(gate, "a")
+    with pytest.raises(Refused, match=f"{MOST_FAILURES} wrong tokens"):
+        gate.check_login(secret, "a")
+
+
+def test_a_right_token_and_an_outage_leave_no_trace(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    gate = Gate(app.tokens, WebSettings(), lambda: clock[0])
+    secret = app.tokens.create("ann").secret
+    for _ in range(2 * MOST_FAILURES):
+        gate.check_login(secret, "a")
+        gate.authenticate(f"Bearer {secret}", "a")
+    assert gate._failures == {}
+
+    def verify(tokens: Tokens, sent: str) -> None:
+        if sent == secret:
+            clock[0] += FAILURE_WINDOW
+            refused_token(gate, "a")
+            raise StoreUnavailable("down")
+
+    monkeypatch.setattr(Tokens, "verify", verify)
+    with pytest.raises(StoreUnavailable):
+        gate.check_login(secret, "a")
+    assert gate._failures == {"a": (1, FAILURE_WINDOW)}, "the one of the next minute stays"
 
 
 def test_a_token_that_no_text_can_be_is_wrong(app: Scheduler) -> None:

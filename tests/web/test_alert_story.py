@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.faults.fleet import wait_until
-from tests.lengths import LONG, some
+from tests.lengths import LONG
 from tests.unit.receivers import Receiver, receiver
 from tests.web.test_story import place
 
@@ -100,7 +100,7 @@ class Stage:
         return f"{self.announcements()}\n{(self.folder / 'log').read_text()[-3000:]}"
 
 
-@pytest.fixture(params=some(("sqlite", "postgres"), "sqlite"))
+@pytest.fixture(params=("sqlite", "postgres"))
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     with place(request.param, tmp_path) as store, receiver() as ops:
         made = Stage(tmp_path, store, ops)
@@ -111,6 +111,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
             made.stop()
 
 
+@LONG
 def test_people_learn_of_a_failing_job_once_of_its_third_failure_and_of_its_recovery(stage: Stage) -> None:
     stage.start("run", "app.py", "--processes", "2", "--public-url", "https://jobs.example.com")
 

@@ -87,6 +87,7 @@ def check(tmp_path: Path, url: str, secret: str, phases: str, examples: int) -> 
         f"--header=Authorization: Bearer {secret}",
         "--exclude-path=/api/v1/events",  # a stream, which does not end by itself
         "--exclude-operation-id=revoke_token",  # it would revoke its own
+        "--exclude-operation-id=log_in",  # after 20 wrong tokens, the server refuses the address
         f"--phases={phases}",
         f"--max-examples={examples}",
         "--seed=1",
@@ -98,5 +99,5 @@ def check(tmp_path: Path, url: str, secret: str, phases: str, examples: int) -> 
         words, cwd=tmp_path, env=os.environ | {"NO_COLOR": "1"}, capture_output=True, text=True
     )
     assert printed.returncode == 0, printed.stdout[-6000:] + printed.stderr[-2000:]
-    tested = sum(1 for each in TABLE if each.handler.__name__ not in ("events", "revoke_token"))
+    tested = sum(1 for each in TABLE if each.handler.__name__ not in ("events", "revoke_token", "log_in"))
     assert f"Tested: {tested}" in printed.stdout, printed.stdout[-3000:]

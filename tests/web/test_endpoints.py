@@ -9,10 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat import Scheduler, acting_as, every
+from evenbeat.core.instants import write_instant
 from evenbeat.core.records import Record
-from evenbeat.rules import changes
+from evenbeat.node.progress import store_progress
+from evenbeat.observe.run_logs import refusal
+from evenbeat.observe.run_progress import ReportedProgress
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import ScheduleQuery, Write
+from evenbeat.stores.base import Claim, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from evenbeat.web.endpoint import TABLE
@@ -163,6 +167,13 @@ def test_a_repeated_create_does_not_bring_back_a_deleted_schedule(site: Site) ->
     assert_problem(repeated, 409, "key-used-before", "Idempotency-Key")
 
 
+def test_days_that_must_match_both_fields_are_kept_in_the_text(site: Site) -> None:
+    body = {"name": "nightly", "trigger": "0 0 13 * fri days=both", "task": "work"}
+    assert site.post("schedules", body, status=201)["trigger"] == "0 0 13 * 5 days=both"
+    never = site.request("POST", "schedules", json={**body, "name": "b", "trigger": "0 0 30 2 5 days=both"})
+    assert_problem(never, 422, "invalid-trigger", "trigger")
+
+
 @pytest.mark.parametrize(
     ("trigger", "given"),
     [
@@ -253,6 +264,8 @@ def test_runs_are_listed_page_by_page(site: Site) -> None:
 def test_a_run_is_cancelled_and_retried_and_explained(site: Site) -> None:
     run = site.post("runs", {"task": "work", "payload": {"team": "ops"}}, status=201)["id"]
     assert site.get(f"runs/{run}/why")["verdict"] == "no_worker"
+    assert site.get(f"runs/{run}/why?tz=Asia/Kolkata")["verdict"] == "no_worker"
+    assert_problem(site.request("GET", f"runs/{run}/why?tz=Mars"), 422, "unknown-zone", "tz")
     assert site.post(f"runs/{run}/cancel")["state"] == "cancelled"
     assert site.post(f"runs/{run}/retry")["state"] == "queued"
     assert_problem(site.request("POST", f"runs/{run}/retry"), 409, "run-refused")
@@ -315,6 +328,100 @@ def test_bulk_changes_count_first_and_then_answer_for_each(site: Site) -> None:
     retry = {"action": "retry", "filter": {"ids": runs[:2]}, "state": "cancelled", "dry_run": False}
     retried = site.post("bulk/runs", retry)
     assert {item["id"] for item in retried["changed"]} == set(runs[:2])
+
+
+def test_a_resume_is_shown_before_it_is_done(site: Site) -> None:
+    site.app.schedules.add("a", "0 9 * * *", "work", paused=True)
+    before = site.app.schedules.get("a")
+    shown = site.get("schedules/a/resume", role="viewer")
+    assert {name: shown[name] for name in ("missed", "runs", "coalesced", "skipped")} == {
+        "missed": 0,
+        "runs": 0,
+        "coalesced": 0,
+        "skipped": 0,
+    }
+    assert shown["sentence"].startswith("No tick was missed in the pause; it fires next at ")
+    assert site.get("schedules/a/resume?tz=Asia/Kolkata")["sentence"].endswith(" 14:30 +05:30.")
+    assert " +05:30 by " in site.get("schedules/a/why?tz=Asia/Kolkata")["sentence"]
+    assert site.app.schedules.get("a") == before
+    assert site.post("schedules/a/resume")["next_run"] == shown["next_run"]
+    assert site.get("schedules/a/resume")["sentence"].startswith(
+        "A resume does nothing: the schedule is active"
+    )
+    assert_problem(site.request("GET", "schedules/b/resume"), 404, "schedule-not-found")
+    assert_problem(site.request("GET", "schedules/a/resume", tenant="acme"), 404, "schedule-not-found")
+
+
+def test_a_running_run_has_its_progress(site: Site) -> None:
+    store, run_id = site.app.store, site.app.enqueue("work", tenant="acme").id
+    claim = Claim(worker="w", token="c", limit=1, now=store.now(), lease=60_000, tasks=None)
+    (run,) = store.claim_runs(claim).runs
+    assert site.get(f"runs/{run_id}", tenant="acme")["progress"] is None
+    reported = ReportedProgress(run)
+    reported.report(1, "postgres://anna:hunter2@db/x", 3)
+    now = store.now()
+    store_progress(store, reported, now)
+    shown = site.get(f"runs/{run_id}", tenant="acme", role="operator")["progress"]
+    assert shown == {"done": 1, "total": 3, "note": "postgres://anna:hunter2@db/x", "at": write_instant(now)}
+    assert "hunter2" not in site.get(f"runs/{run_id}", tenant="acme", role="viewer")["progress"]["note"]
+    (listed,) = site.get("runs", tenant="acme")["items"]
+    assert listed["progress"] is None, "a list does not read it"
+
+
+def test_a_unique_run_is_enqueued_once_and_says_when_it_expires(site: Site) -> None:
+    body = {"task": "work", "payload": {"team": "team-42"}, "unique": "payload", "expires": "5m"}
+    first = site.post("runs", body, status=201)
+    assert site.post("runs", body, status=201)["id"] == first["id"]
+    key = {"Idempotency-Key": "order 42"}
+    repeated = site.request("POST", "runs", json={**body, "unique": "other"}, headers=key)
+    assert repeated.status_code == 201
+    other = site.request("POST", "runs", json={**body, "payload": {"team": "team-43"}, "unique": "other"})
+    assert other.json()["id"] == repeated.json()["id"] != first["id"]
+    again = {"Idempotency-Key": "order 43"}
+    shared = site.request(
+        "POST", "runs", json={**body, "payload": {"team": "team-44"}, "unique": "other"}, headers=again
+    )
+    assert shared.json()["id"] == repeated.json()["id"], "the run that has the key, whatever its payload"
+    assert first["unique_key"].startswith("payload ")
+    assert (first["expires"], first["expires_at"] > first["scheduled_at"]) == (300, True)
+    site.post(f"runs/{first['id']}/cancel", {})
+    second = site.post("runs", body, status=201)
+    refused = site.request("POST", f"runs/{first['id']}/retry")
+    assert refused.status_code == 409
+    assert second["id"] in refused.text
+    for wrong in ("", "x" * 201, 3, "a\nb"):
+        assert site.request("POST", "runs", json={**body, "unique": wrong}).status_code in (400, 422)
+    for wrong in (-1, 0, "0s", "late", 2**63):
+        assert site.request("POST", "runs", json={**body, "expires": wrong}).status_code in (400, 422)
+
+
+def test_a_run_says_when_a_late_result_was_refused(site: Site) -> None:
+    store, run_id = site.app.store, site.app.enqueue("work").id
+    claim = Claim(worker="w", token="c", limit=1, now=store.now(), lease=1, tasks=None)
+    (run,) = store.claim_runs(claim).runs
+    ended = replace(attempts.crashed(run, store.now(), "reaper"), lease_ended=False)
+    assert store.settle_runs([ended]) == [True]
+    assert [each["refused_at"] for each in site.get(f"runs/{run_id}")["attempts"]] == [None]
+    store.append_log([refusal(run, 1_772_366_400_000)])
+    (attempt,) = site.get(f"runs/{run_id}", role="viewer")["attempts"]
+    assert (attempt["outcome"], attempt["refused_at"]) == ("lost", "2026-03-01T12:00:00Z")
+
+
+def test_a_bulk_change_takes_names_of_one_tenant(site: Site) -> None:
+    for tenant in ("default", "acme"):
+        for name in ("a", "b", "c"):
+            site.app.schedules.add(name, every("1h"), "work", tenant=tenant)
+    pause = {"action": "pause", "filter": {"names": ["c", "a", "gone"]}, "dry_run": False}
+    done = site.post("bulk/schedules", pause)
+    assert done["changed"] == [{"tenant": "default", "id": name} for name in ("a", "c")]
+    assert site.post("bulk/schedules", pause, tenant="acme", role="operator")["done"] == 2
+    assert site.app.schedules.get("b", tenant="acme").state == "active"
+    refused = site.request("POST", "bulk/schedules?all_tenants=true", json=pause)
+    assert_problem(refused, 422, "invalid-value", "names")
+    for names in (["x"] * 1001, "a"):
+        body = {"action": "pause", "filter": {"names": names}}
+        wrong = site.request("POST", "bulk/schedules", json=body)
+        assert_problem(wrong, 400, "invalid-value", "filter.names")
 
 
 def test_a_bulk_change_touches_no_other_tenant_temporal_cve_2026_5199(site: Site) -> None:
@@ -461,7 +568,7 @@ def test_the_answers_about_the_store_as_a_whole(site: Site) -> None:
     assert site.get("nodes")["items"] == []
     (queue,) = site.get("queues")["items"]
     assert (queue["name"], queue["due"], queue["trend"]) == ("default", 1, "stands still")
-    assert [tenant["name"] for tenant in site.get("tenants")["items"]] == ["acme"]
+    assert [tenant["name"] for tenant in site.get("tenants")["items"]] == ["acme", "default"]
     assert site.get("tenants", tenant="globex")["items"] == []
     assert site.get("quarantine")["items"] == []
     assert site.get("statistics")["by"] == "minute"
@@ -472,6 +579,8 @@ def test_the_answers_about_the_store_as_a_whole(site: Site) -> None:
         "role": "admin",
         "tenant": "acme",
         "default_tenant": "acme",
+        "has_session": False,
+        "csrf": None,
     }
     made = site.post("tokens", {"name": "ci", "role": "viewer", "expires": "1h"}, status=201)
     assert site.request("GET", "me", secret=made["secret"]).json()["name"] == "ci"
@@ -492,14 +601,19 @@ def test_the_checks_of_the_store_are_for_admins_of_all_tenants(site: Site) -> No
 
 
 def test_a_repair_is_for_admins_of_all_tenants_and_is_recorded(site: Site) -> None:
-    assert site.post("doctor/repair") == {"requeued": [], "cancelled": [], "woken": []}
+    assert site.post("repair")["findings"] == []
     site.app.schedules.add("nightly", every("1h"), "work")
     (row,) = site.app.store.find_schedules(ScheduleQuery(name="nightly")).items
     asleep = replace(row, wake_at=None, revision=row.revision + 1)
     site.app.store.put_schedules([Write(Planned(asleep), row.version)])
-    assert_problem(site.request("POST", "doctor/repair", role="operator"), 403, "role-too-low")
-    assert_problem(site.request("POST", "doctor/repair", tenant="acme"), 403, "foreign-tenant", "tenant")
-    assert site.post("doctor/repair")["woken"] == ["nightly"]
+    assert_problem(site.request("POST", "repair", role="operator"), 403, "role-too-low")
+    assert_problem(site.request("POST", "repair", tenant="acme"), 403, "foreign-tenant", "tenant")
+    (found,) = site.post("repair")["findings"]
+    assert (found["kind"], found["subject"], found["outcome"]) == ("asleep", "nightly", "found")
+    assert site.get("audit?action=repair")["items"] == []
+    report = site.post("repair", {"dry_run": False})
+    assert (report["mended"], report["findings"][0]["outcome"]) == (1, "mended")
+    assert site.post("repair", {"dry_run": False})["findings"] == []
     (entry,) = site.get("audit?action=repair")["items"]
     assert (entry["actor"], entry["via"], entry["subject"]) == ("admin of None", "api", "nightly")
 
@@ -511,11 +625,11 @@ def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:
     body: dict[str, Any] = {"name": "n", "trigger": "every 1h", "task": "work", "timeoutt": 3}
     problem = assert_problem(site.request("POST", "schedules", json=body), 400, "invalid-value", "timeoutt")
     assert problem["hint"] == "did you mean timeout?"
-    body = {"action": "pause", "filter": {"name": "n"}}
+    body = {"action": "pause", "filter": {"owner": 3}}
     problem = assert_problem(
-        site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.name"
+        site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.owner"
     )
-    assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by, failing, late"
+    assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by, failing, late, names"
     body = {"action": "pause", "filter": {"state": "off"}}
     problem = assert_problem(
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.state"

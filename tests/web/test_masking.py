@@ -119,6 +119,24 @@ def test_secrets_in_texts_are_masked_for_viewers(site: Site) -> None:
         assert "hunter2" in whole or path == "schedules/leaky/why", path
 
 
+def test_what_users_wrote_about_a_schedule_is_masked_for_viewers(site: Site) -> None:
+    app, text = site.app, "see password=hunter2"
+    app.schedules.declare("noted", every("1h"), "other", description=text)
+    app.schedules.update("noted", description=f"{text}, too")
+    app.schedules.pause("noted", note=text)
+    app.alerts.windows.add("night", until="1h", note=text)
+    paths = ("schedules", "schedules?text=noted", "schedules/noted", "schedules/noted/why", "alerts/windows")
+    for path in paths:
+        assert "hunter2" in site.request("GET", path, role="operator").text, path
+    for path in (*paths, "audit", "schedules/noted/history", "attention", "schedules/noted/resume"):
+        seen = site.request("GET", path, role="viewer")
+        assert seen.status_code == 200
+        assert "hunter2" not in seen.text, path
+    seen = site.get("schedules/noted", role="viewer")
+    assert (seen["description"], seen["pause_note"]) == ("see password=***, too", "see password=***")
+    assert seen["edited"] == {"description": "see password=***"}
+
+
 def test_large_numbers_in_edits_and_in_the_audit_travel_as_text(site: Site) -> None:
     declared, edited = {"n": (1 << 60) + 1}, {"n": (1 << 60) + 3}
     site.app.schedules.declare("big", every("1h"), "other", declared)

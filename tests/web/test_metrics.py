@@ -207,7 +207,7 @@ def test_three_processes_give_the_same_answer_and_their_counters_equal_the_store
             secret = fleet.app.tokens.create("prometheus", "viewer").secret
             urls = []
             for more in ((), (), ("--web-metrics", "open", "--metrics-schedules", "4")):
-                _, log = fleet.start("web", "app.py", "--web-port", "0", *more, until="API is at")
+                _, log = fleet.start("web", "app.py", "--web-port", "0", *more, until="its API at")
                 found = re.search(r"(http://\S+)/api/v1", log)
                 assert found is not None
                 urls.append(found[1])

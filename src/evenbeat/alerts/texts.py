@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from evenbeat.core.alerts import Announcement, Message, SubjectKind
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
@@ -20,7 +20,6 @@ from evenbeat.observe.phrases import measured, span, utc_time
 from evenbeat.rules.alert_records import DEFAULT_TENANT, Signal, StoredIncident
 
 LONGEST_TITLE, LONGEST_LINE = 200, 1_000
-_API = "/api/v1"
 
 # Control characters, and those that turn the direction of a text or are not visible.
 _NOT_VISIBLE = re.compile(
@@ -98,7 +97,7 @@ def run_message(signal: Signal, trigger: str | None, delivery: str, link_base: s
     name = signal.schedule or signal.task
     kind: SubjectKind = "task" if signal.schedule is None else "schedule"
     error = _line_or_none(signal.error)
-    link = _link(link_base, "runs", signal.run, signal.tenant)
+    link = _link(link_base, "runs", signal.tenant, signal.run)
     took = "" if signal.took is None else f" after {measured(signal.took)}"
     lines = [
         f"The run {signal.kind}{took}.",
@@ -250,23 +249,19 @@ def _moment(instant: Instant) -> datetime:
 def _incident_link(incident: StoredIncident, announcement: Announcement, link_base: str | None) -> str | None:
     # Of several failures, the run is the first, and the last is of more interest.
     if incident.run is not None and announcement != "recovered" and incident.failures < 2:
-        return _link(link_base, "runs", incident.run, incident.tenant)
+        return _link(link_base, "runs", incident.tenant or DEFAULT_TENANT, incident.run)
     if incident.schedule is not None:
-        return _link(link_base, "schedules", incident.schedule, incident.tenant)
+        return _link(link_base, "schedules", incident.tenant or DEFAULT_TENANT, incident.schedule)
     if incident.subject_kind == "queue":
-        return _link(link_base, "queues", "", None)
+        return _link(link_base, "queues")
     if incident.subject_kind == "node":
-        return _link(link_base, "nodes", "", None)
+        return _link(link_base, "nodes")
     return None
 
 
-def _link(link_base: str | None, folder: str, name: str | None, tenant: str | None) -> str | None:
-    """Return the URL of something in the REST API; None if the address of the API is not known."""
-    if link_base is None or name is None:
+def _link(link_base: str | None, *page: str | None) -> str | None:
+    """Return the URL of a page of the dashboard; None if its address or a part of the page is not known."""
+    parts = [quote(part, safe="", errors="replace") for part in page if part is not None]
+    if link_base is None or len(parts) < len(page):
         return None
-    path = f"{link_base.rstrip('/')}{_API}/{folder}"
-    if name:
-        path += f"/{quote(name, safe='/', errors='replace')}"
-    if tenant in (None, DEFAULT_TENANT):
-        return path
-    return f"{path}?{urlencode({'tenant': tenant}, errors='replace')}"
+    return f"{link_base.rstrip('/')}/#/{'/'.join(parts)}"

@@ -31,14 +31,14 @@ def account_of(
     """
     if row.damage:
         raise DamagedSchedule(row.tenant, row.name, row.damage)
-    period = counted_period(row, *_asked(row, since, until, store.now()), purged_before(store))
+    period = counted_period(row, *_asked(row, since, until, store.now()), purged_before(store, row.tenant))
     ticks = expected_ticks(row, period)
     records = TickRecords(store, row)
     ledger = records.ledger(period.start, period.end)
     present = (each for each in ledger if is_of_trigger(each, row))
     runs = records.runs_of(ticks, covered(ticks, present))
     # Read again: a node records a purge before it deletes anything, so no record is taken for missing.
-    purged = purged_before(store)
+    purged = purged_before(store, row.tenant)
     if purged is not None and purged > period.start:
         period = Period(purged, max(purged, period.end), "purged")
         ticks = [tick for tick in ticks if tick >= purged]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias, get_args
 
@@ -46,6 +46,20 @@ def write_entry(store: Store, change: auditing.Change, now: Instant) -> None:
     """
     for record in audited(change, now):
         store.put_record(record)
+
+
+def write_audited(store: Store, change: auditing.Change, write: Callable[[], bool]) -> bool:
+    """Write the entry of a change that takes no records, and then the change; return whether it took effect.
+    If another change came first, remove the entry."""
+    entries = audited(change, store.now())
+    for entry in entries:
+        store.put_record(entry)
+    if write():
+        store.hint()
+        return True
+    for entry in entries:
+        store.delete_record(entry.kind, entry.tenant, entry.key, entry.version)
+    return False
 
 
 def history(session: AppSession, kind: SubjectKind, subject: str, tenant: str, limit: int) -> Entries:

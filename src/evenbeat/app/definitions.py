@@ -12,7 +12,7 @@ from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.json_text import from_json
 from evenbeat.core.options import NEW_SCHEDULE
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
-from evenbeat.core.results import ScheduleWarning
+from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.presence import live_nodes
 from evenbeat.tasks.options import NewScheduleOptions, ScheduleOptions, read_schedule_fields, refuse_unknown
@@ -64,23 +64,27 @@ def new_schedule(
     )
 
 
-def task_warnings(session: AppSession, task: str) -> tuple[ScheduleWarning, ...]:
+def task_warnings(session: AppSession, task: str) -> tuple[ChangeWarning, ...]:
     """Return a warning if tasks are known, of this app or of live nodes, and this task is not one of them."""
+    found = unknown_task(session, task)
+    if found is None:
+        return ()
+    lack, hint = found
+    return (ChangeWarning(problem=f"{lack}: its runs wait until a node has it", hint=hint),)
+
+
+def unknown_task(session: AppSession, task: str) -> tuple[str, str | None] | None:
+    """Return that a task is not known, in words, and a hint; None if it is known, or no tasks are."""
     own = {each.name for each in session.tasks}
     if task in own:
-        return ()
+        return None
     workers = [node for node in live_nodes(session.store()) if node.worker]
     if any(node.taker.has(task) for node in workers) or not (own or workers):
-        return ()
+        return None
     known = own.union(*(node.tasks or () for node in workers))
     near = get_close_matches(task, sorted(known), n=1, cutoff=0.6)
     lack = "no live node has" if workers else "the app does not have"
-    return (
-        ScheduleWarning(
-            problem=f"{lack} the task {task}: its runs wait until a node has it",
-            hint=f"did you mean {near[0]}?" if near else None,
-        ),
-    )
+    return f"{lack} the task {task}", f"did you mean {near[0]}?" if near else None
 
 
 def changed_fields(session: AppSession, row: ScheduleRecord, changed: ScheduleChanges) -> dict[str, Any]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenbeat.app.acting import current_actor
 from evenbeat.app.audit import write_entry
+from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
+from evenbeat.app.unique_runs import Resolved, UniqueRuns
 from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.ids import new_run_id
-from evenbeat.core.instants import Instant, Moment, read_moment
+from evenbeat.core.instants import Instant, Moment, read_moment, to_ms
 from evenbeat.core.options import RUN
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, QuotaExceeded, StoreUnavailable
 from evenbeat.observe.tracing import traceparent
 from evenbeat.rules import auditing
+from evenbeat.rules.unique_runs import unique_key
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
-from evenbeat.tasks.options import RunOptions, read_run_fields, refuse_unknown
+from evenbeat.tasks.options import EnqueuedOptions, read_run_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 
 AnyTask: TypeAlias = Task[..., Any] | Call | str
@@ -35,7 +39,9 @@ class EnqueueOptions(NamedTuple):
     at: Moment | None
     tenant: str | None
     within: object | None
-    run: RunOptions
+    unique: str | Literal[False] | None
+    """None: what the task says. False: not unique."""
+    run: EnqueuedOptions
 
     def due(self, now: Instant) -> Instant:
         """Return when the runs are due."""
@@ -51,16 +57,24 @@ class EnqueueOptions(NamedTuple):
 class Enqueuer:
     """Adds runs to the store of a scheduler."""
 
-    def __init__(self, session: AppSession) -> None:
+    def __init__(self, session: AppSession, quotas: Quotas) -> None:
         self._session = session
+        self._quotas = quotas
 
     def add(
         self, task: AnyTask, payload: Mapping[str, Any] | None, run_id: str | None, options: EnqueueOptions
     ) -> Run:
-        """Add one run; return the run that is there if its id is taken."""
+        """Add one run; return the one that is there if its id, or its unique key, is taken."""
         store = self._store(options.within)
         now = store.now()
         run = self._run(task, payload, run_id, options, now, options.due(now))
+        if run.unique_key is not None:
+            [resolved] = self._resolve([run], options.within)
+            if resolved.is_present:
+                refuse_other(resolved.run, tenant=run.tenant, task=run.task)
+                return self._session.run_view(resolved.run)
+            run = resolved.run
+        self._admit([run], are_given=run_id is not None)
         if options.within is not None:
             return self._add_within(options.within, [run])[0]
         self._audit([run])
@@ -75,34 +89,90 @@ class Enqueuer:
         ids: Iterable[str] | None,
         options: EnqueueOptions,
     ) -> list[str]:
-        """Add many runs, a batch per write; return their ids."""
+        """Add many runs, a batch per write; return their ids, or those of active runs of the same keys."""
         now = self._store(options.within).now()
         due = options.due(now)
         chosen = None if ids is None else iter(ids)
         made: list[str] = []
         batch: list[RunRecord] = []
+        # Beyond a quota, nothing is added: all runs are made before the first is written.
+        is_bounded = self._quotas.bounds_runs(self._session.tenant_of(options.tenant))
         for entry in calls:
             task, payload = entry if isinstance(entry, tuple) else (entry, None)
             run_id = None if chosen is None else next(chosen, "")
             if run_id == "":
-                raise InvalidValue("there are fewer ids than calls", field="ids", value=len(made))
+                given = len(made) + len(batch)
+                raise InvalidValue("there are fewer ids than calls", field="ids", value=given)
             batch.append(self._run(task, payload, run_id, options, now, due))
-            made.append(batch[-1].id)
-            if len(batch) >= _BATCH:
-                self._add_batch(batch, options.within)
+            if len(batch) >= _BATCH and not is_bounded:
+                made += self._add_batch(batch, options.within)
                 batch = []
         if chosen is not None and next(chosen, None) is not None:
             raise InvalidValue(
                 "there are more ids than calls",
                 field="ids",
-                value=len(made),
-                hint=f"{len(made) - len(batch):,} of {len(made):,} runs were added",
+                value=len(made) + len(batch),
+                hint=f"{len(made):,} of {len(made) + len(batch):,} runs were added",
             )
-        if batch:
-            self._add_batch(batch, options.within)
+        if batch and is_bounded:
+            self._admit(batch, are_given=ids is not None)
+        for start in range(0, len(batch), _BATCH):
+            made += self._add_batch(batch[start : start + _BATCH], options.within)
         return made
 
-    def _add_batch(self, batch: list[RunRecord], within: object | None) -> None:
+    def _admit(self, wanted: list[RunRecord], *, are_given: bool) -> None:
+        """Refuse runs beyond the quota of their tenant. Runs with given ids may be there already: enqueueing
+        them again adds nothing."""
+        tenant = wanted[0].tenant
+        try:
+            self._quotas.admit_runs(tenant, len(wanted))
+        except QuotaExceeded:
+            present = self._ids_there(wanted) if are_given else frozenset()
+            new = sum(run.id not in present for run in wanted)
+            if new == len(wanted):
+                raise
+            self._quotas.admit_runs(tenant, new)
+
+    def _ids_there(self, wanted: list[RunRecord]) -> frozenset[str]:
+        """Return the ids of those runs that are there already."""
+        found: list[RunRecord] = []
+        for start in range(0, len(wanted), _BATCH):
+            ids = tuple(run.id for run in wanted[start : start + _BATCH])
+            query = RunQuery(ids=ids, without=LARGE_FIELDS, limit=len(ids))
+            found += self._session.store().find_runs(query).items
+        return frozenset(run.id for run in found)
+
+    def _add_batch(self, batch: list[RunRecord], within: object | None) -> list[str]:
+        """Add runs, except for those whose unique key an active run has; return the ids of all."""
+        if all(run.unique_key is None for run in batch):
+            ids = [run.id for run in batch]
+        else:
+            resolved = self._resolve(batch, within)
+            ids = [each.run.id for each in resolved]
+            # Two calls of one batch may have the same key.
+            batch = list({each.run.id: each.run for each in resolved if not each.is_present}.values())
+        if batch:
+            self._add_resolved(batch, within)
+        return ids
+
+    def _resolve(self, batch: list[RunRecord], within: object | None) -> list[Resolved]:
+        """Find or take the keys of unique runs.
+
+        Their records are written at once, also for runs within the caller's transaction: if that is rolled
+        back, the next call adds its run with the id of the record.
+        """
+        try:
+            return UniqueRuns(self._session.store()).resolve(batch)
+        except StoreUnavailable as error:
+            if within is None:
+                raise
+            raise StoreUnavailable(
+                f"a unique run needs a write outside of your transaction, which failed: {error}; SQLite has "
+                "one writer at a time: enqueue unique runs before your transaction writes, or after its end, "
+                "and several at once with enqueue_many"
+            ) from error
+
+    def _add_resolved(self, batch: list[RunRecord], within: object | None) -> None:
         if within is not None:
             self._add_within(within, batch)
             return
@@ -164,7 +234,9 @@ class Enqueuer:
         name, text, local = self._session.call(task, payload)
         fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
         base = Execution() if local is None else local.execution
-        fields |= read_run_fields(options.run, base) if options.run else {"execution": base}
+        given = _with_expiry(options.run, due)
+        fields |= read_run_fields(given, base) if given else {"execution": base}
+        unique = (None if local is None else local.unique) if options.unique is None else options.unique
         return check_run(
             RunRecord(
                 id=new_run_id(now) if run_id is None else run_id,
@@ -175,6 +247,23 @@ class Enqueuer:
                 run_at=due,
                 created_at=now,
                 trace=traceparent(),
+                unique_key=unique_key(unique, text) if unique is not None and unique is not False else None,
                 **fields,
             )
         )
+
+
+def _with_expiry(options: EnqueuedOptions, due: Instant) -> Mapping[str, Any]:
+    """Return the options with ``expires`` as a duration after the planned start, also if it is a time."""
+    expires = options.get("expires")
+    if not isinstance(expires, datetime):
+        return options
+    left = to_ms(expires, "expires") - due
+    if left < 1:
+        raise InvalidValue(
+            f"expires {expires} is not after the planned start of the run",
+            field="expires",
+            value=expires,
+            hint="give a later time, or a duration after the planned start",
+        )
+    return {**options, "expires": timedelta(milliseconds=left)}

@@ -11,6 +11,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from evenbeat.app.audit import Audit
+from evenbeat.app.limits import read_usage
 from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.app.tick_records import TickRecords
 from evenbeat.core.audits import AuditEntry
@@ -42,6 +43,7 @@ from evenbeat.rules.why import (
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.stores.pages import every_schedule
 from evenbeat.triggers import parse_trigger
+from evenbeat.triggers.zones import read_zone
 
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
 _DAY = timedelta(days=1)
@@ -57,14 +59,20 @@ _MINUTES_BEFORE, _MINUTES_AFTER = 15 * MINUTE, 30 * MINUTE
 _CUT_OFF = 90_000
 
 
-def explain_schedule(session: AppSession, name: str, at: Moment | None, tenant: str) -> Why:
-    """Return why the schedule ran, or did not run, at that time; without one, why it is as it is now."""
+def explain_schedule(
+    session: AppSession, name: str, at: Moment | None, tenant: str, tz: str | None = None
+) -> Why:
+    """Return why the schedule ran, or did not run, at that time; without one, why it is as it is now.
+
+    Times in words are in the zone ``tz``; without one, in that of the trigger.
+    """
+    zone = None if tz is None else read_zone(tz).info
     store = session.store()
     row = session.row(tenant, name)
     now = store.now()
     if row is None:
         asked = None if at is None else read_asked(at, now, UTC)
-        moment = None if asked is None else from_ms(asked.at)
+        moment = None if asked is None else from_ms(asked.at, zone or UTC)
         return explanations.no_schedule(tenant, name, _similar(store, tenant, name), moment)
     row = _with_damage(row)
     trigger = readable_trigger(row)
@@ -77,16 +85,18 @@ def explain_schedule(session: AppSession, name: str, at: Moment | None, tenant: 
     start, end = (None, now) if asked is None else (asked.at, asked.until - 1)
     facts = facts._replace(by_hand=TickRecords(store, row).failed_by_hand(start, end))
     finding = why_tick(facts)
-    return explanations.tick_view(facts, finding, _entry(session, tenant, change_behind(facts, finding)))
+    entry = _entry(session, tenant, change_behind(facts, finding))
+    return explanations.tick_view(facts, finding, entry, zone)
 
 
-def explain_run(session: AppSession, run: RunRecord) -> Why:
-    """Return why the run is in its state."""
+def explain_run(session: AppSession, run: RunRecord, tz: str | None = None) -> Why:
+    """Return why the run is in its state. Times in words are as in ``explain_schedule``."""
+    asked = None if tz is None else read_zone(tz).info
     store = session.store()
     row = None if run.schedule is None else session.row(run.tenant, run.schedule)
     trigger = None if row is None else readable_trigger(row)
     waiting = why_it_waits(store, run)
-    zone: tzinfo = UTC if trigger is None else trigger.tzinfo
+    zone: tzinfo = asked or (UTC if trigger is None else trigger.tzinfo)
     entry = _entry(session, run.tenant, change_behind_run(run))
     return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone, entry)
 
@@ -117,11 +127,21 @@ def why_it_waits(store: Store, run: RunRecord) -> Waiting | None:
     takers = [node.taker for node in nodes]
     waiting = why_waiting(run, store.now(), takers, frozenset())
     if waiting is not None and waiting.reason == "next":
+        usage = read_usage(store)
+        hold = None if usage is None else usage.hold(_with_payload(store, run))
+        if hold is not None:
+            return why_waiting(run, store.now(), takers, frozenset(), hold)
+    if waiting is not None and waiting.reason == "next":
         # One node with room is enough: the others need no query.
         able = [node for node in nodes if node.key in waiting.nodes]
         if all(node.is_busy(store, run.task) for node in able):
             return why_waiting(run, store.now(), takers, frozenset(waiting.nodes))
     return waiting
+
+
+def _with_payload(store: Store, run: RunRecord) -> RunRecord:
+    """Return the run with its payload, which names the values of keys; it may have been read without it."""
+    return next(iter(store.find_runs(RunQuery(ids=(run.id,), limit=1)).items), run)
 
 
 def read_asked(at: Moment, now: Instant, zone: tzinfo) -> Asked:
@@ -211,7 +231,7 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
     if tick is not None and (was_missed or (not facts.has_record and tick <= now)):
         facts = facts._replace(minutes=_node_minutes(store, tick, now))
     tickers = tuple(node.key for node in live_nodes(store) if node.ticker)
-    return facts._replace(tickers=tickers, purged=purged_before(store))
+    return facts._replace(tickers=tickers, purged=purged_before(store, row.tenant))
 
 
 def _with_records(records: TickRecords, facts: TickFacts) -> TickFacts:

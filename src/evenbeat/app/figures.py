@@ -24,13 +24,13 @@ from evenbeat.core.figures import (
     NodeView,
     Percentiles,
     QuarantineNote,
-    TenantView,
 )
 from evenbeat.core.instants import Instant, Moment, from_ms, read_moment
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.rollups import read_rollups
+from evenbeat.observe.attention import Quarantined
 from evenbeat.rules import error_groups, rollups
 from evenbeat.rules.rollups import (
     KEPT,
@@ -44,20 +44,17 @@ from evenbeat.rules.rollups import (
     new_tally,
     start_of,
 )
-from evenbeat.stores.base import VALUES, RunQuery, ScheduleQuery, check_limit
-from evenbeat.stores.pages import cursor_after_tenant
+from evenbeat.stores.base import VALUES, RunQuery, ScheduleQuery, Store, check_limit
 from evenbeat.tasks.task import Task
 
 MOST_FAILURES = 1_000
 """How many failed runs ``failures`` reads at most."""
-MOST_TENANTS = 1_000
-"""The default ``limit`` of ``tenants``."""
 _PAGE = 500
 _DAY = 24 * rollups.HOUR
 
 _REMEDIES = {
-    "schedule": "declare, update or delete it; 'evenbeat doctor --repair' wakes it if it can be read by now",
-    "run": "it was set to failed: look at its row in the database, and enqueue it again",
+    "schedule": "'evenbeat quarantine show' says what is wrong; mend it and retry it, or drop it",
+    "run": "it was set to failed: 'evenbeat quarantine show' says why; mend its row and retry it, or drop it",
     "deferred": "look at the log of the nodes: time-zone data (pip install -U tzdata), open files, memory",
 }
 
@@ -157,44 +154,35 @@ class FigureReader:
     def nodes(self) -> list[NodeView]:
         return [_node(node) for node in live_nodes(self._session.store())]
 
-    def tenants(self, limit: int, only: str | None) -> list[TenantView]:
-        check_limit(limit)
+    def of_tenants(self, only: str | None) -> dict[str, Tally]:
+        """Return the figures of the last 24 hours of each tenant that has some, or of one."""
         now = self._session.store().now()
-        active: dict[str, Tally] = {}
+        found: dict[str, Tally] = {}
         for written in read_rollups(self._session.store(), "hour", now - _DAY, now):
             for tenant, counts in written.rollup.tenants.items():
-                if only is not None and tenant != only:
-                    continue
-                rollups.add_counts(active.setdefault(tenant, new_tally()), counts.total)
-        with_schedules = set(self._with_schedules(limit, only))
-        names = sorted(with_schedules | active.keys())[:limit]
-        return [_tenant(name, name in with_schedules, active.get(name) or new_tally()) for name in names]
+                if only is None or tenant == only:
+                    rollups.add_counts(found.setdefault(tenant, new_tally()), counts.total)
+        return found
 
-    def _with_schedules(self, limit: int, only: str | None) -> Iterator[str]:
-        """Yield the tenants that have schedules: one short search each, however many schedules they have."""
-        query = ScheduleQuery(tenant=only, limit=1)
-        for _ in range(limit):
-            page = self._session.store().find_schedules(query)
-            if not page.items:
-                return
-            yield page.items[0].tenant
-            query = ScheduleQuery(tenant=only, limit=1, cursor=cursor_after_tenant(page.items[0].tenant))
 
-    def quarantine(self, tenant: str | None, all_tenants: bool) -> list[QuarantineNote]:
-        store = self._session.store()
-        owner = None if all_tenants else self._session.tenant_of(tenant)
-        notes = store.find_records("quarantine", owner)
-        deferred = store.find_records("deferred", owner)
-        keys = tuple((note.tenant, note.key) for note in notes)
-        rows: dict[tuple[str, str], ScheduleRecord] = {}
-        for at in range(0, len(keys), _PAGE):
-            part = keys[at : at + _PAGE]
-            query = ScheduleQuery(keys=part, states=get_args(ScheduleState), limit=len(part))
-            rows |= {row.key: row for row in store.find_schedules(query).items}
-        quarantined = (_quarantined(note, rows.get((note.tenant, note.key))) for note in notes)
-        found = [note for note in quarantined if note is not None]
-        found += [_note("deferred", note, "deferred") for note in deferred]
-        return sorted(found, key=lambda note: (note.tenant, note.name, note.kind))
+def read_quarantine(store: Store, owner: str | None, limit: int | None = None) -> list[Quarantined]:
+    """Read the notes on schedules and runs that nodes can't process, at most ``limit`` of each kind."""
+    notes = store.find_records("quarantine", owner, limit=limit)
+    deferred = store.find_records("deferred", owner, limit=limit)
+    keys = tuple((note.tenant, note.key) for note in notes)
+    rows: dict[tuple[str, str], ScheduleRecord] = {}
+    for at in range(0, len(keys), _PAGE):
+        part = keys[at : at + _PAGE]
+        query = ScheduleQuery(keys=part, states=get_args(ScheduleState), limit=len(part))
+        rows |= {row.key: row for row in store.find_schedules(query).items}
+    found: list[Quarantined] = []
+    for note in notes:
+        row = rows.get((note.tenant, note.key))
+        known = _quarantined(note, row)
+        if known is not None:
+            found.append(Quarantined(known, is_run=row is None))
+    found += [Quarantined(_note("deferred", note, "deferred"), is_run=False) for note in deferred]
+    return sorted(found, key=lambda each: (each.note.tenant, each.note.name, each.note.kind))
 
 
 class Scope(NamedTuple):
@@ -373,16 +361,6 @@ def _node(node: LiveNode) -> NodeView:
         queues=node.queues,
         slots=dict(node.slots),
         running=node.running,
-    )
-
-
-def _tenant(name: str, has_schedules: bool, tally: Tally) -> TenantView:
-    return TenantView(
-        name=name,
-        has_schedules=has_schedules,
-        started=tally[rollups.STARTED],
-        succeeded=tally[rollups.SUCCEEDED],
-        failed=tally[rollups.FAILED],
     )
 
 

@@ -173,6 +173,9 @@ class _Report:
                     more=max(0, len(found.members) - MOST_NAMES),
                     peak_before=found.before,
                     peak_after=found.after,
+                    start=from_ms(found.start),
+                    before=tuple(found.minutes_before.tolist()),
+                    after=tuple(found.minutes_after.tolist()),
                 )
                 for found in propose_spreads(load, peaks, self._number, MOST_PROPOSALS)
             ),

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from evenbeat.app.limits import read_usage
 from evenbeat.core.checks import check_whole
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord, Statistics
 from evenbeat.node.counters import read_counters
 from evenbeat.node.metered_store import OPERATIONS
 from evenbeat.node.presence import live_nodes
+from evenbeat.observe.limit_usage import LimitUsage
 from evenbeat.observe.metrics import Exposition
 from evenbeat.rules import counters, rollups
 from evenbeat.rules.counters import CALLS, CLAIMS, NUMBERS, Sums, new_spread
@@ -24,7 +26,7 @@ MOST_SCHEDULES = 1_000
 """The default bound of schedules that have series of their own."""
 HIGHEST_BOUND = 100_000
 MOST_LABELLED = 200
-"""How many tenants, and pairs of tenant and task, have series of their own."""
+"""How many tenants, pairs of tenant and task, and limits have series of their own."""
 MOST_OVERDUE = 100
 _PAGE = 500
 _STATUSES = {"succeeded": rollups.SUCCEEDED, "failed": rollups.FAILED, "cancelled": rollups.CANCELLED}
@@ -199,6 +201,17 @@ def _add_present(made: Exposition, store: Store, now: Instant) -> None:
     made.add("evenbeat_nodes", sum(node.worker for node in nodes), duty="worker")
     served = {queue for node in nodes if node.worker for queue in node.queues}
     _add_queues(made, store.count_queues(now, now), served, now)
+    _add_limits(made, read_usage(store))
+
+
+def _add_limits(made: Exposition, usage: LimitUsage | None) -> None:
+    limits = () if usage is None else tuple(usage.limits)
+    if usage is None or len(limits) > MOST_LABELLED:
+        return
+    for limit in limits:
+        counts = usage.of(limit)
+        made.add("evenbeat_limit_running", sum(each.running for each in counts), limit=limit.name)
+        made.add("evenbeat_limit_waiting", sum(each.waiting for each in counts), limit=limit.name)
 
 
 def _add_queues(made: Exposition, counted: Iterable[QueueCounts], served: set[str], now: Instant) -> None:

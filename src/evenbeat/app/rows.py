@@ -10,6 +10,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from evenbeat.app.audit import audited
+from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.checks import check_name, check_run
@@ -101,8 +102,9 @@ class Try:
 class ScheduleRows:
     """Reads and writes the rows of schedules for the parts of a scheduler."""
 
-    def __init__(self, session: AppSession) -> None:
+    def __init__(self, session: AppSession, quotas: Quotas) -> None:
         self.session = session
+        self.quotas = quotas
 
     def tries(
         self,
@@ -165,8 +167,12 @@ class ScheduleRows:
         present = self._present(run_id, name, tenant) if is_given else None
         if present is not None:
             return present
+        is_counted = retried is not None  # a retry is not refused
         for attempt in self.tries(tenant, name, "run_now", retried):
             planned = self.plan_run(attempt.existing(), run_id, attempt.now, payload)
+            if not is_counted:
+                self.quotas.admit_runs(tenant)
+                is_counted = True
             if attempt.write(planned):
                 break
         # Another call may have added a run with the same id since: then the store has kept that one.
@@ -277,6 +283,7 @@ class FirstWrite:
         previous = attempt.row
         if planned is None or not (previous is None or previous.state == "deleted"):
             return planned
+        self._rows.quotas.admit_schedule(self._wanted.tenant)
         marked = replace(planned.schedule, fire_seq=planned.schedule.fire_seq + self._mark)
         planned = planned._replace(schedule=marked)
         if self._run_id is None:

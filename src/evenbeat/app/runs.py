@@ -14,6 +14,7 @@ from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
 from evenbeat.app.session import AppSession, apause, clock_of, pause, virtual_time
+from evenbeat.app.unique_runs import UniqueRuns, retry_token
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_one_of
@@ -23,7 +24,10 @@ from evenbeat.core.instants import Moment, read_period
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, ChangedItem, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
-from evenbeat.observe import views
+from evenbeat.observe import run_progress, views
+from evenbeat.observe.run_logs import refusals
+from evenbeat.rules import attempts
+from evenbeat.rules.attempts import may_have_lost_attempts
 from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store, check_limit
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
@@ -120,7 +124,15 @@ class Runs:
 
     def get(self, id: str, *, tenant: str | None = None) -> Run:
         """Return the run with that id; ``RunNotFound`` if the tenant has none."""
-        return self._session.run_view(self._record(id, tenant))
+        record = self._record(id, tenant)
+        run = self._session.run_view(record)
+        if may_have_lost_attempts(record):
+            # Few runs: the log of the others need not be read.
+            run = views.with_refusals(run, refusals(self._session.store().read_log(id)))
+        if record.state != "queued":
+            found = self._session.store().get_record(run_progress.KIND, record.tenant, id)
+            run = replace(run, progress=run_progress.progress_view(record, found))
+        return run
 
     def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:
         """Return how many runs there are in each state."""
@@ -146,6 +158,8 @@ class Runs:
 
         If the run's schedule bounds its active runs, this adds a new run with the same payload to the
         schedule, within its policies, and returns that one.
+
+        ``RunRefused`` if it has expired, or another run with its unique key is active.
         """
         run = self._record(id, tenant)
         if run.state not in ("failed", "cancelled"):
@@ -153,9 +167,16 @@ class Runs:
                 f"run {id} is {run.state}; only failed and cancelled runs can be retried", subject=id
             )
         store = self._session.store()
+        if attempts.is_expired(run, store.now()):
+            raise RunRefused(
+                f"run {id} has expired, and would not be executed; enqueue it again instead", subject=id
+            )
         for _ in range(_TRIES):
             row = None if run.schedule is None else self._session.row(run.tenant, run.schedule)
             transition = retried_by_hand(run, row, store.now())
+            if transition is not None and run.unique_key is not None:
+                UniqueRuns(store).take_for_retry(run)
+                transition = replace(transition, token=retry_token(run))
             if transition is None:
                 assert run.schedule is not None
                 return self._rows.run_now(run.schedule, run.payload, None, run.tenant, retried=run)
@@ -209,9 +230,12 @@ class Runs:
         waiting = why_it_waits(self._session.store(), self._record(id, tenant))
         return None if waiting is None else views.wait_view(waiting)
 
-    def why(self, id: str, *, tenant: str | None = None) -> Why:
-        """Return why the run is in its state: a sentence, the evidence, and a remedy where one helps."""
-        return explain_run(self._session, self._record(id, tenant))
+    def why(self, id: str, *, tz: str | None = None, tenant: str | None = None) -> Why:
+        """Return why the run is in its state: a sentence, the evidence, and a remedy where one helps.
+
+        ``tz`` is the zone of the times in it; by default that of the schedule's trigger.
+        """
+        return explain_run(self._session, self._record(id, tenant), tz)
 
     def logs(self, id: str, *, tenant: str | None = None) -> Lines:
         """Return the lines that the run wrote to its log, attempt by attempt."""
@@ -336,7 +360,9 @@ class Runs:
                 key = (run.tenant, run.schedule)
                 row = rows[key] if key in rows else rows.setdefault(key, self._session.row(*key))
             transition = retried_by_hand(run, row, now)
-            if transition is not None:
+            # The others are retried alone, which tells why if that is refused.
+            is_plain = run.unique_key is None and not attempts.is_expired(run, now)
+            if transition is not None and is_plain:
                 transitions.append(transition)
         return self._settled(page, transitions, lambda run: self.retry(run.id, tenant=run.tenant))
 

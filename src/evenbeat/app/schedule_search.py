@@ -8,7 +8,7 @@ from typing import Any, TypedDict, get_args
 from msgspec.structs import replace
 
 from evenbeat.app.session import AppSession
-from evenbeat.core.checks import check_one_of, check_text
+from evenbeat.core.checks import check_name, check_one_of, check_text
 from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.schedule_filters import (
@@ -23,6 +23,8 @@ from evenbeat.stores.base import ScheduleQuery
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
 
+MOST_NAMES = 1000
+"""How many schedules a filter may name."""
 _PAGE = 500
 
 
@@ -44,7 +46,14 @@ class ScheduleFilter(TypedDict, total=False):
     all_tenants: bool
 
 
-FILTER = tuple(ScheduleFilter.__annotations__)
+class BulkFilter(ScheduleFilter, total=False):
+    """Selects schedules for a bulk change."""
+
+    names: Sequence[str] | None
+    """Only these schedules of the tenant, at most 1,000."""
+
+
+FILTER = tuple(BulkFilter.__annotations__)
 # The store does not compare these, so a page of few rows might have none that match.
 _COMPARED_HERE = ("text", "queue", "tag", "managed_by", "failing", "late")
 
@@ -53,7 +62,7 @@ class ScheduleSearch:
     """A search for schedules, in the order of tenant and name."""
 
     def __init__(
-        self, session: AppSession, chosen: ScheduleFilter, states: tuple[ScheduleState, ...] | None = None
+        self, session: AppSession, chosen: BulkFilter, states: tuple[ScheduleState, ...] | None = None
     ) -> None:
         refuse_unknown(chosen, FILTER, "a filter of schedules")
         for name in ("text", "queue", "tag", "managed_by"):
@@ -61,6 +70,7 @@ class ScheduleSearch:
                 check_text(name, chosen.get(name))
         for name in ("failing", "late"):
             _check_flag(name, chosen.get(name))
+        names = _read_names(chosen)
         task = chosen.get("task")
         self._store = session.store()
         self._now = self._store.now()
@@ -76,6 +86,7 @@ class ScheduleSearch:
         )
         self._query = ScheduleQuery(
             tenant=self._criteria.tenant,
+            keys=None if names is None else _keys(session.tenant_of(chosen.get("tenant")), names),
             task=self._criteria.task,
             wakes_before=self._now - LATE_AFTER if self._criteria.late else None,
             limit=_PAGE,
@@ -111,6 +122,38 @@ class ScheduleSearch:
         late = {row.key for row in rows if is_late(row, self._now)}
         found = {entry.key for entry in matching(list(entries.values()), self._criteria, late)}
         return [row for row in rows if row.key in found]
+
+
+def _read_names(chosen: BulkFilter) -> tuple[str, ...] | None:
+    """Return the names that a filter asks for; None if it asks for none."""
+    names = chosen.get("names")
+    if names is None:
+        return None
+    hint = "give a list of names of schedules"
+    if isinstance(names, str):
+        raise InvalidValue(f"names {shown(names)} is a text", field="names", value=names, hint=hint)
+    if chosen.get("all_tenants"):
+        # Somebody who chose schedules of one tenant must not change those of the same names elsewhere.
+        raise InvalidValue(
+            "names are names of one tenant's schedules",
+            field="names",
+            value=names,
+            hint="name the tenant instead of all_tenants, and send a request for each tenant",
+        )
+    for name in names:
+        check_name(name, "names")
+    if len(names) > MOST_NAMES:
+        raise InvalidValue(
+            f"names has {len(names):,} names, and at most {MOST_NAMES:,} are allowed",
+            field="names",
+            value=names,
+            hint="change them in several calls, or choose them by a tag or a text",
+        )
+    return tuple(names)
+
+
+def _keys(tenant: str, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((tenant, name) for name in names)
 
 
 def _check_flag(name: str, value: object) -> None:

@@ -30,6 +30,8 @@ class AppSession:
         self._is_open = False
         self.tasks = tasks
         self.tenant = tenant
+        self.forked: list[Callable[[], None]] = []
+        """Called in a child process after a fork."""
 
     def store(self) -> Store:
         """Return the store, open. Importing a module that makes a scheduler must not touch any database."""
@@ -49,8 +51,14 @@ class AppSession:
         return self._store
 
     def after_fork_in_child(self) -> None:
-        """Replace the lock, which a thread of the parent may have held."""
+        """Replace the locks, which a thread of the parent may have held."""
         self._opening = threading.Lock()
+        for replace_lock in self.forked:
+            replace_lock()
+
+    def open_store(self) -> Store | None:
+        """Return the store if it is open."""
+        return self._store if self._is_open else None
 
     def unopened(self) -> Store:
         return self._store

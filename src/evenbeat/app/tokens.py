@@ -147,6 +147,16 @@ class Tokens:
         self._note_use(key, record.expires)
         return _view(record, stored, store.now())
 
+    def use(self, id: str) -> Token | None:
+        """Return the token with this id; None if it has expired or was revoked. Notes the use."""
+        store = self._session.store()
+        record = store.get_record(_KIND, "default", id)
+        stored = None if record is None else _read(record)
+        if record is None or stored is None:
+            return None
+        self._note_use(id, record.expires)
+        return _view(record, stored, store.now())
+
     def works(self, id: str) -> bool:
         """Return whether a token with this id still works."""
         record = self._session.store().get_record(_KIND, "default", id)
@@ -178,6 +188,7 @@ class Tokens:
     alist = twin(list)
     arevoke = twin(revoke)
     averify = twin(verify)
+    ause = twin(use)
     aworks = twin(works)
 
 

@@ -140,7 +140,7 @@ def describe(error: click.ClickException | EvenbeatError) -> list[str]:
         hint = [] if error.hint is None else [f"hint: {error.hint}"]
         return [f"error: {error}", *hint]
     if isinstance(error, EvenbeatError):
-        return [f"error: {_as_flags(str(error))}"]
+        return [f"error: {error}"]
     message = _click_message(error)
     if isinstance(error, click.UsageError) and error.ctx is not None and "did you mean" not in message:
         return [f"error: {message}", f"hint: '{error.ctx.command_path} --help' shows how it is called"]
@@ -174,30 +174,38 @@ def _as_text(words: str) -> str:
     return re.sub(r'\b(gap|repeat)="(\w+)"', r"\1=\2", words)
 
 
-def _as_flags(words: str) -> str:
-    """Return a message of the library with its options as flags: catch_up="skip" as --catch-up skip."""
-    words = words.replace("all_tenants=True", "--all-tenants")
-    return re.sub(r'\b(catch_up|overlap|by)="(\w+)"', lambda m: f"--{m[1].replace('_', '-')} {m[2]}", words)
+def naming_flags(error: InvalidValue, context: click.Context) -> InvalidValue:
+    """Return a refusal in the words of a command: with its flags in place of the library's options.
 
-
-def naming_flag(error: InvalidValue) -> InvalidValue:
-    """Return the refusal of an option with the name of its flag, and the value as it was given.
-
-    For a refusal that does not begin with the name of an option of the present command, returns ``error``.
+    Translates the options that the problem begins with ("keep and most are both missing"), options with a
+    value in Python's form anywhere (``most=10_000`` becomes ``--most 10000``), and shows the refused value as
+    it was given. The words of other commands, and of a user's Python code, stay as they are.
     """
-    context = click.get_current_context(silent=True)
-    options = [] if context is None else [each for each in context.command.params if each.name == error.field]
-    if context is None or not options or not isinstance(options[0], click.Option):
+    options = {
+        each.name: each for each in context.command.params if isinstance(each, click.Option) and each.name
+    }
+    if not options:
         return error
-    words = error.problem.removeprefix(f"{error.field} ")
-    if words == error.problem:
-        return error
+    problem, names = error.problem, "|".join(options)
     given = context.params.get(error.field)
-    if isinstance(given, str):
-        # The command may have converted it.
-        words = words.replace(shown(str(error.value)), shown(given), 1)
-    problem = f"{options[0].opts[0]} {words}"
-    return InvalidValue(problem, field=error.field, value=error.value, hint=error.hint)
+    listed = re.match(rf"(?:{names})(?:(?:, | and | or )(?:{names}))*(?= )", problem)
+    if listed is not None and error.field in options and (given is not None or error.value is None):
+        words = problem[listed.end() :]
+        if isinstance(given, str) and not isinstance(error.value, str):
+            # The command has converted it. A text that differs from the given one has a masked password.
+            words = words.replace(shown(str(error.value)), shown(given), 1)
+        problem = re.sub(rf"\b(?:{names})\b", lambda found: options[found[0]].opts[0], listed[0]) + words
+
+    def as_flag(found: re.Match[str]) -> str:
+        flag, value = options[found[1]].opts[0], found[2]
+        if value == "True":
+            return flag
+        return f"{flag} {value[1:-1]}" if value[0] == '"' else f"{flag} {value.replace('_', '')}"
+
+    python = re.compile(rf'\b({names})=("[^"]*"|\d[\d_]*\b|True\b)')
+    problem = python.sub(as_flag, problem)
+    hint = None if error.hint is None else python.sub(as_flag, error.hint)
+    return InvalidValue(problem, field=error.field, value=error.value, hint=hint)
 
 
 def _locate(text: str, error: InvalidValue) -> tuple[str, tuple[int, int] | None]:

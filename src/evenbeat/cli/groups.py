@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from evenbeat.cli.help import HelpContext
+from evenbeat.cli.failures import naming_flags
+from evenbeat.cli.help import Help
+from evenbeat.errors import InvalidTrigger, InvalidValue
 
 
 class Lazy(NamedTuple):
@@ -25,10 +27,25 @@ class Lazy(NamedTuple):
     """The first sentence of the command's own help."""
 
 
+class CommandContext(click.Context):
+    """The context of every command: formats its help, and names its flags where the library refuses a
+    value."""
+
+    formatter_class = Help
+
+    def invoke(self, callback: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().invoke(callback, *args, **kwargs)
+        except InvalidTrigger:
+            raise
+        except InvalidValue as error:
+            raise naming_flags(error, self) from error
+
+
 class LazyGroup(click.Group):
     """A group with a table of commands; its help lists them in sections."""
 
-    context_class = HelpContext
+    context_class = CommandContext
 
     def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, Lazy]], **rest: Any) -> None:
         super().__init__(*args, **rest)
@@ -44,7 +61,7 @@ class LazyGroup(click.Group):
             return None
         command = import_module(lazy.module).command
         assert isinstance(command, click.Command)
-        command.context_class = HelpContext
+        command.context_class = CommandContext
         return command
 
     def resolve_command(

@@ -13,7 +13,3 @@ class Help(click.HelpFormatter):
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         super().write_usage(click.style(prog, bold=True), args, prefix)
-
-
-class HelpContext(click.Context):
-    formatter_class = Help

@@ -171,7 +171,7 @@ class LiveOutput:
                 done += f" · {counts[kind]:,} {words}"
         lines = [
             ("running", " · ".join(running) or "nothing"),
-            ("next", " · ".join(upcoming) or "no tick to come"),
+            ("next", " · ".join(upcoming) or self._without_next()),
             ("so far", f"{done}   (Ctrl-C stops)"),
         ]
         rule = Text("─" * min(78, self.console.width), style="dim")
@@ -179,6 +179,10 @@ class LiveOutput:
         for row in rows:
             row.no_wrap = True
         return Group(rule, *rows)
+
+    def _without_next(self) -> str:
+        # No tick is read before the start: the app may still prepare its store.
+        return "no tick to come" if self._app.is_running else "the jobs have not started yet"
 
     def _read_next_ticks(self) -> None:
         """Read the next ticks from the store, also of schedules that have not fired since the start."""

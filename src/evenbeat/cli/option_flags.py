@@ -24,6 +24,7 @@ _TAKES: dict[str, tuple[Any, str]] = {
     "text": (str, "TEXT"),
     "url": (str, "URL"),
     "web_url": (str, "URL"),
+    "rate": (str, "RATE"),
 }
 
 

@@ -21,7 +21,7 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.dev", "Run an app here, and restart it when its files change."
             ),
             "run": Lazy("evenbeat.cli.commands.run", "Run an app: fire its schedules, execute its tasks."),
-            "web": Lazy("evenbeat.cli.commands.web", "Serve the REST API."),
+            "web": Lazy("evenbeat.cli.commands.web", "Serve the dashboard and the REST API."),
             "documents": Lazy(
                 "evenbeat.cli.commands.documents", "Process documents of a collection or table that you have."
             ),
@@ -37,6 +37,9 @@ class Root(Reporting, LazyGroup):
             "forecast": Lazy(
                 "evenbeat.cli.commands.forecast", "Show the coming load, and which schedules start together."
             ),
+            "timeline": Lazy(
+                "evenbeat.cli.commands.timeline", "Show when schedules ran and will run, a line for each."
+            ),
         },
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
@@ -49,6 +52,10 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.queues",
                 "Show how many runs wait in each queue, and whether it drains.",
             ),
+            "limits": Lazy(
+                "evenbeat.cli.commands.limits",
+                "Limit how many runs are running at once, and how fast they start, over all machines.",
+            ),
             "stats": Lazy(
                 "evenbeat.cli.commands.stats", "Show how many runs started, failed and were late, over time."
             ),
@@ -56,7 +63,13 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.metrics", "Print all metrics in the text format of Prometheus."
             ),
             "failures": Lazy("evenbeat.cli.commands.failures", "Show failed runs, grouped by their error."),
-            "tenants": Lazy("evenbeat.cli.commands.tenants", "List the tenants of the store."),
+            "tenants": Lazy(
+                "evenbeat.cli.commands.tenants", "List, show and purge tenants, and set their quotas."
+            ),
+            "attention": Lazy(
+                "evenbeat.cli.commands.attention",
+                "List what needs somebody now: late, failing and stuck jobs, missing nodes.",
+            ),
             "why": Lazy(
                 "evenbeat.cli.commands.why",
                 "Explain why a schedule ran, or did not run, or why a run is in its state.",
@@ -76,9 +89,14 @@ class Root(Reporting, LazyGroup):
             ),
             "nodes": Lazy("evenbeat.cli.commands.nodes", "List the live nodes."),
             "quarantine": Lazy(
-                "evenbeat.cli.commands.quarantine", "List schedules and runs that nodes can't process."
+                "evenbeat.cli.commands.quarantine",
+                "List, show, retry and drop schedules and runs that nodes can't process.",
             ),
             "doctor": Lazy("evenbeat.cli.commands.doctor", "Check the store, and whether nodes work on it."),
+            "repair": Lazy("evenbeat.cli.commands.repair", "Find duplicates and stuck rows, and mend them."),
+            "retention": Lazy(
+                "evenbeat.cli.commands.retention", "Set how long, and how many, ended runs are kept."
+            ),
             "tokens": Lazy(
                 "evenbeat.cli.commands.tokens", "Create, list and revoke access tokens of the REST API."
             ),

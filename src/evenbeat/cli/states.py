@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from evenbeat.cli.layout import Cell
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.phrases import one_line
 from evenbeat.core.instants import to_ms
-from evenbeat.core.records import AttemptOutcome
-from evenbeat.core.results import Run, RunWait, Schedule, ScheduleStats, SkippedTicks
-from evenbeat.errors import InvalidTrigger
-from evenbeat.observe.phrases import measured
+from evenbeat.core.records import AttemptOutcome, RunState
+from evenbeat.core.results import RecentRun, Run, RunWait, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.observe.phrases import count, measured
 from evenbeat.observe.reasons import skip_reason, wait_reason
-from evenbeat.triggers import Cron, Every, Trigger, parse_trigger
-from evenbeat.triggers.words import explain_bounds, explain_period
+from evenbeat.triggers import Cron, Trigger, parse_trigger
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 STYLES = {
     "active": "green",
@@ -26,6 +29,14 @@ STYLES = {
     "succeeded": "green",
     "failed": "bold red",
     "cancelled": "yellow",
+}
+
+MARKS: dict[RunState, str] = {
+    "queued": ".",
+    "running": ">",
+    "succeeded": "|",
+    "failed": "x",
+    "cancelled": "-",
 }
 
 OUTCOMES: dict[AttemptOutcome, str] = {
@@ -65,6 +76,16 @@ def run_state(run: Run) -> Cell:
     return run.state, STYLES[run.state]
 
 
+def recent_strip(runs: Iterable[RecentRun]) -> Text:
+    """Return a character for each run, by its state."""
+    from rich.text import Text
+
+    strip = Text(no_wrap=True)
+    for run in runs:
+        strip.append(MARKS[run.state], style=STYLES[run.state])
+    return strip
+
+
 def next_run(schedule: Schedule, local: LocalTime) -> tuple[Cell, Cell]:
     """Return when it runs next, and how far away that is; both empty without a next run."""
     moment = schedule.next_run
@@ -75,6 +96,9 @@ def next_run(schedule: Schedule, local: LocalTime) -> tuple[Cell, Cell]:
         return "", ""  # its next tick is known when the pause ends
     if schedule.is_waiting:
         return local.near(moment), ("waits for a run to end", "yellow")
+    if schedule.catch_up_at is not None:
+        left = count(schedule.catch_up_left, "tick")
+        return local.near(schedule.catch_up_at), (f"catching up, {left} left", "yellow")
     overdue = local.away(moment).endswith("ago")
     return local.near(moment), (local.away(moment), "yellow" if overdue else "cyan")
 
@@ -120,6 +144,8 @@ def reason(row: SkippedTicks, schedule: Schedule) -> str:
 def waiting(run: Run, wait: RunWait, local: LocalTime) -> str:
     """Return why a queued run has not started yet."""
     words = wait_reason(wait.reason, run.task, run.queue, wait.nodes)
+    if wait.limit is not None:
+        words = f"{words} {wait.limit}" + ("" if wait.until is None else f", until {local.full(wait.until)}")
     if wait.reason == "unfit" and wait.until is not None:
         words = f"until {local.full(wait.until)}, {local.away(wait.until)}, {words}"
     if wait.until is not None and not wait.nodes:
@@ -131,15 +157,3 @@ def bound(schedule: Schedule) -> Trigger:
     """Return the trigger of a schedule, with ``H`` resolved by the schedule's name."""
     trigger = parse_trigger(schedule.trigger)
     return trigger.bind(schedule.name, 0) if isinstance(trigger, Cron) else trigger
-
-
-def in_words(schedule: Schedule) -> str:
-    """Return the trigger of a schedule in words."""
-    try:
-        trigger = bound(schedule)
-    except InvalidTrigger as error:
-        return str(error)
-    if isinstance(trigger, Every) and trigger.start is None and trigger.period:
-        # It counts from the creation of the schedule, which the trigger does not know.
-        return explain_period(trigger.period) + explain_bounds(None, trigger.until)
-    return trigger.explain()

@@ -14,14 +14,13 @@ import click
 
 from evenbeat.app.acting import acting_as, this_user
 from evenbeat.app.scheduler import Scheduler
-from evenbeat.cli.failures import Failed, naming_flag, warn
+from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.option_flags import setting_override
 from evenbeat.cli.phrases import one_line
 from evenbeat.config import Origin, Setting, Settings, read_settings
 from evenbeat.core.results import Schedule
 from evenbeat.errors import (
     AppImportError,
-    InvalidTrigger,
     InvalidValue,
     RunNotFound,
     ScheduleExists,
@@ -181,10 +180,6 @@ def opened(
         other = slash and owner != app.tenant
         hint = f"'{command_line('runs list', app.tenant)}' shows the newest"
         raise Failed(str(error), f"of tenant {owner}? add --tenant {owner}" if other else hint) from error
-    except InvalidTrigger:
-        raise
-    except InvalidValue as error:
-        raise naming_flag(error) from error
     finally:
         app.close()
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import click
 
-from evenbeat.cli.failures import ExpressionRefused, naming_flag
+from evenbeat.cli.failures import ExpressionRefused
 from evenbeat.cli.local import now
 from evenbeat.cli.option_flags import added
 from evenbeat.core.forecasts import TriggerExplanation
-from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.errors import InvalidTrigger
 from evenbeat.observe.trigger_explanations import explain_trigger, read_written
 from evenbeat.triggers import At, Cron, Every
 
@@ -22,7 +22,7 @@ EXPR is the text of a trigger:
   @daily                  a short name; also @hourly @weekly @monthly @yearly
   every 10m               a period of real time
   at 2026-03-01T09:00Z    once
-Options may follow in the text: tz= gap= repeat= start= until=
+Options may follow in the text: tz= gap= repeat= days= start= until=
 Quote it, so that the shell leaves the * alone.
 """
 
@@ -71,8 +71,6 @@ def _refusals(expr: tuple[str, ...]) -> Iterator[str]:
         yield text
     except InvalidTrigger as problem:
         raise ExpressionRefused(text, problem, _hint(expr)) from problem
-    except InvalidValue as error:
-        raise naming_flag(error) from error
 
 
 def _hint(expr: tuple[str, ...]) -> str | None:

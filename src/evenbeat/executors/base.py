@@ -15,10 +15,12 @@ from evenbeat.core.records import AttemptOutcome, RunRecord
 from evenbeat.errors import InvalidValue, RunCancelled
 from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import RunLog
+from evenbeat.observe.run_progress import ReportedProgress
 from evenbeat.observe.tracing import AttemptSpan
 from evenbeat.processes import begun, forks
 from evenbeat.tasks.context import RunContext, RunControl
 from evenbeat.tasks.conversion import Unfit
+from evenbeat.tasks.retrying import Retry
 from evenbeat.tasks.task import Task
 
 # Seconds between two queries to a store that is unavailable.
@@ -28,14 +30,21 @@ _ASK_AGAIN = 1.0
 class Outcome(NamedTuple):
     """How the execution of an attempt ended."""
 
-    kind: Literal["returned", "raised", "unfit", "stopped", "died", "timeout", "released", "lost"]
-    """``unfit``: this node's function cannot be called with the payload. ``stopped``: the function ended
-    after a request to end. ``died``: its process died. The worker itself decides the last three: the function
-    may still be running, and its result is ignored."""
+    kind: Literal[
+        "returned", "raised", "again", "unfit", "stopped", "expired", "died", "timeout", "released", "lost"
+    ]
+    """``again``: it raised ``Retry``. ``unfit``: this node's function cannot be called with the payload.
+    ``stopped``: the function ended after a request to end. ``expired``: it was not called, since the run had
+    expired. ``died``: its process died. The worker itself decides the last three: the function may still be
+    running, and its result is ignored."""
     result: str | None = None
     """JSON text."""
     error: str | None = None
-    """The error in one line, then its traceback."""
+    """The error in one line, then its traceback. Of ``again``: the reason."""
+    delay: int | None = None
+    """Of ``again``: milliseconds until the next attempt."""
+    final: str | None = None
+    """Of ``raised``: why the run is not retried; None if its retries decide."""
 
 
 class Attempt:
@@ -53,10 +62,12 @@ class Attempt:
         "control",
         "exception",
         "is_decided",
+        "is_lost",
         "lease_end",
         "log",
         "over",
         "overdue",
+        "progress",
         "run",
         "task",
     )
@@ -84,9 +95,12 @@ class Attempt:
         """The exception that the function raised, if it ran in this process."""
         self.is_decided = False
         """Whether the end of the attempt is decided: a later result of the function is ignored."""
+        self.is_lost = False
+        """Whether it was decided because another worker has the run."""
         self.log = RunLog(run)
         self.control = RunControl(lambda: self._held(ask))
-        self.context = RunContext(run, self.control, self.log.add)
+        self.progress = ReportedProgress(run)
+        self.context = RunContext(run, self.control, self.log.add, self.progress.report)
         self._clock = clock
         self._ask_at = float("-inf")
         # ``begin`` and ``withdraw`` both pop it. Popping is atomic, so only one of them succeeds.
@@ -202,12 +216,14 @@ def raised(attempt: Attempt, error: BaseException) -> Outcome:
     """Return the outcome of a function that raised any exception, including SystemExit."""
     if isinstance(error, RunCancelled) and attempt.control.cancel_reason is not None:
         return Outcome("stopped", error=str(error))
+    if isinstance(error, Retry):
+        return Outcome("again", error=error.reason, delay=error.after)
     # The first frames are Evenbeat's. Users look for the frames of their function.
     attempt.exception = error.with_traceback(_theirs(error.__traceback__))
     misfit = error if isinstance(error, Unfit) else _misfit(attempt) if isinstance(error, TypeError) else None
     if misfit is not None:
         return Outcome("unfit", error=f"{InvalidValue.__name__}: {misfit}")
-    return Outcome("raised", error=describe(error))
+    return Outcome("raised", error=describe(error), final=attempt.task.retry_rule.refusal(error))
 
 
 def end_span(span: AttemptSpan, attempt: Attempt, outcome: Outcome) -> None:
@@ -224,7 +240,7 @@ def end_span(span: AttemptSpan, attempt: Attempt, outcome: Outcome) -> None:
     span.end(how, error or f"the attempt was {how}" if is_error else None, attempt.exception)
 
 
-_HOW: dict[str, AttemptOutcome] = {"returned": "succeeded", "died": "lost"}
+_HOW: dict[str, AttemptOutcome] = {"returned": "succeeded", "again": "handed back", "died": "lost"}
 _STOPPED: dict[str, AttemptOutcome] = {"cancelled": "cancelled", "stopping": "handed back", "lost": "lost"}
 
 

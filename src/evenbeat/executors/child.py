@@ -28,13 +28,29 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import AppImportError, InvalidValue, RunCancelled, shown
 from evenbeat.executors.base import Attempt, describe
-from evenbeat.executors.messages import Ask, Began, Ended, Execute, IsMine, Key, Line, Logged, Place, ToChild
+from evenbeat.executors.messages import (
+    Ask,
+    Began,
+    Ended,
+    Execute,
+    IsMine,
+    Key,
+    Line,
+    Logged,
+    Place,
+    Progressed,
+    ToChild,
+)
 from evenbeat.executors.threads import execute
 from evenbeat.observe.run_logs import RunLog
+from evenbeat.observe.run_progress import Reported, ReportedProgress
 from evenbeat.processes import forks, importing
 from evenbeat.processes.channel import Channel, storable
 from evenbeat.tasks.context import RunContext
 from evenbeat.tasks.task import Task, Tasks
+
+SEND_PROGRESS_EVERY = 0.5
+"""Seconds between two messages about the progress of an attempt."""
 
 _decoder: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
 
@@ -108,6 +124,8 @@ class Server:
         while (attempt := self._work.get()) is not None:
             root.setLevel(self._level)
             ended = self._ended(attempt)
+            if isinstance(attempt.progress, _Progress):
+                attempt.progress.flush()
             self._present = None
             self._sender.send(ended)
         self._sender.stop()
@@ -158,7 +176,8 @@ class Server:
         self._places[run.task] = message.place
         attempt = Attempt(run, _unloaded(run.task), 0.0, 0.0, self._is_held)
         attempt.log = log = _Lines(run, self._sender)
-        attempt.context = RunContext(run, attempt.control, log.add)
+        attempt.progress = progress = _Progress(run, self._sender)
+        attempt.context = RunContext(run, attempt.control, log.add, progress.report)
         return attempt
 
     def _execute(self, attempt: Attempt) -> Ended:
@@ -170,13 +189,22 @@ class Server:
             raise
         except BaseException as error:
             forks.leave_if_since(self._born, error)
+            if not self._unwindable:  # SIGTERM has raised in a module, whose error this is now
+                return Ended(of=key, kind="stopped", error=attempt.control.cancel_reason)
             why = error.trace if isinstance(error, AppImportError) else describe(error)
             text = f"task {shown(name)} can't be loaded in a process of its own: {why}"
             return Ended(of=key, kind="raised", error=storable(text))
         outcome = execute(attempt)
-        assert outcome.kind in ("returned", "raised", "unfit", "stopped")
+        assert outcome.kind in ("returned", "raised", "again", "unfit", "stopped")
         error_text = None if outcome.error is None else storable(outcome.error)
-        return Ended(of=key, kind=outcome.kind, result=outcome.result, error=error_text)
+        return Ended(
+            of=key,
+            kind=outcome.kind,
+            result=outcome.result,
+            error=error_text,
+            delay=outcome.delay,
+            final=None if outcome.final is None else storable(outcome.final),
+        )
 
     def _is_held(self, run: RunRecord) -> bool | None:
         # Takes no lock: a signal handler of the task may call this while the main thread is inside it.
@@ -236,6 +264,32 @@ class _Lines(RunLog):
         moment = int(time.time() * 1000) if at is None else at
         if not self._sender.send(Line(self._of, storable(text), moment)):
             sys.stderr.write(f"{text}\n")
+
+
+class _Progress(ReportedProgress):
+    """Sends the progress of an attempt to its worker, which stores it: the first value at once, the others
+    together twice a second, since a message costs a job some 50 us."""
+
+    __slots__ = ("_sender", "_sent", "_sent_at")
+
+    def __init__(self, run: RunRecord, sender: Sender) -> None:
+        super().__init__(run)
+        self._sender = sender
+        self._sent: Reported | None = None
+        self._sent_at = float("-inf")
+
+    def report(self, done: float, note: str, total: float | None) -> None:
+        super().report(done, note, total)
+        if time.monotonic() - self._sent_at >= SEND_PROGRESS_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the last value, unless the worker has it already."""
+        value = self.value
+        if value is not None and value is not self._sent:
+            self._sent, self._sent_at = value, time.monotonic()
+            of = Key(self.run.id, self.run.attempt)
+            self._sender.send(Progressed(of, value.done, storable(value.note), value.total))
 
 
 class _Forward(logging.Handler):

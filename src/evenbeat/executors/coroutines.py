@@ -6,6 +6,7 @@ import asyncio
 
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe, end_span, raised, returned
 from evenbeat.executors.coroutine_pool import CoroutinePool
+from evenbeat.executors.hooked import acall
 from evenbeat.observe.run_logs import current_log
 from evenbeat.observe.tracing import start_span
 from evenbeat.processes import forks
@@ -32,9 +33,7 @@ class CoroutineExecutor(CoroutinePool[Attempt, Outcome]):
         born = forks.generation
         span = start_span(attempt.run)
         try:
-            value = await attempt.task.function(
-                **attempt.task.arguments(attempt.run.payload, attempt.context)
-            )
+            value = await acall(attempt, born)
             forks.leave_if_since(born)
             outcome = returned(attempt, value)
         except asyncio.CancelledError as error:

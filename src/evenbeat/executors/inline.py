@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from evenbeat.executors.base import Attempt, Ended, Outcome, end_span, raised, returned
+from evenbeat.executors.hooked import acall, call
 from evenbeat.observe.run_logs import current_log
 from evenbeat.observe.tracing import start_span
+from evenbeat.processes import forks
 
 
 class InlineExecutor:
@@ -32,10 +34,10 @@ class InlineExecutor:
 
 def _execute(attempt: Attempt) -> Outcome:
     token = current_log.set(attempt.log)
-    span = start_span(attempt.run)
+    span, born = start_span(attempt.run), forks.generation
     try:
-        value = attempt.task.function(**attempt.task.arguments(attempt.run.payload, attempt.context))
-        outcome = returned(attempt, asyncio.run(value) if attempt.task.executor == "async" else value)
+        is_async = attempt.task.executor == "async"
+        outcome = returned(attempt, asyncio.run(acall(attempt, born)) if is_async else call(attempt, born))
     except KeyboardInterrupt:
         # By who runs the tests: elsewhere no job gets it.
         if span is not None:

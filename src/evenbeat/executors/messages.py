@@ -79,6 +79,15 @@ class Line(msgspec.Struct, frozen=True, tag=True):
     at: Instant
 
 
+class Progressed(msgspec.Struct, frozen=True, tag=True):
+    """How far the function is."""
+
+    of: Key
+    done: float | int
+    note: str
+    total: float | int | None
+
+
 class IsMine(msgspec.Struct, frozen=True, tag=True):
     """Asks whether the worker still holds the lease."""
 
@@ -91,10 +100,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """How the function ended."""
 
     of: Key
-    kind: Literal["returned", "raised", "unfit", "stopped"]
+    kind: Literal["returned", "raised", "again", "unfit", "stopped"]
     result: str | None = None
     error: str | None = None
+    delay: int | None = None
+    final: str | None = None
 
 
 ToChild: TypeAlias = Execute | Ask | Mine
-FromChild: TypeAlias = Began | Logged | Line | IsMine | Ended
+FromChild: TypeAlias = Began | Logged | Line | Progressed | IsMine | Ended

@@ -23,7 +23,19 @@ import msgspec
 
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.executors.base import Attempt, Ended, Outcome, describe, end_span
-from evenbeat.executors.messages import Ask, Began, Execute, FromChild, IsMine, Key, Line, Logged, Mine, Place
+from evenbeat.executors.messages import (
+    Ask,
+    Began,
+    Execute,
+    FromChild,
+    IsMine,
+    Key,
+    Line,
+    Logged,
+    Mine,
+    Place,
+    Progressed,
+)
 from evenbeat.executors.messages import Ended as Said
 from evenbeat.executors.pool import Pool
 from evenbeat.observe.capture import keep
@@ -151,7 +163,7 @@ class Child:
             if message.of != key:
                 _receive_late(message, channel)
             elif isinstance(message, Said):
-                return Outcome(message.kind, message.result, message.error)
+                return Outcome(message.kind, message.result, message.error, message.delay, message.final)
             elif isinstance(message, Began):
                 began_at = time.time_ns()
             else:
@@ -169,12 +181,14 @@ class Child:
         return outcome
 
     def _receive(
-        self, attempt: Attempt, message: Logged | Line | IsMine, channel: Channel[FromChild]
+        self, attempt: Attempt, message: Logged | Line | Progressed | IsMine, channel: Channel[FromChild]
     ) -> None:
         if isinstance(message, IsMine):
             channel.send(Mine(message.question, attempt.control.holds_lease()))
         elif isinstance(message, Line):
             attempt.log.add(message.text, message.at)
+        elif isinstance(message, Progressed):
+            attempt.progress.report(message.done, message.note, message.total)
         else:
             _pass_on(message, attempt.log)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenbeat.executors.base import Attempt, Ended, Outcome, end_span, raised, returned
+from evenbeat.executors.hooked import call
 from evenbeat.executors.pool import Pool
 from evenbeat.observe.run_logs import current_log
 from evenbeat.observe.tracing import AttemptSpan, start_span
@@ -44,7 +45,7 @@ def execute(attempt: Attempt) -> Outcome:
     span: AttemptSpan | None = None
     try:
         span = start_span(attempt.run)
-        value = attempt.task.function(**attempt.task.arguments(attempt.run.payload, attempt.context))
+        value = call(attempt, born)
         forks.leave_if_since(born)
         outcome = returned(attempt, value)
     except BaseException as error:  # also SystemExit: a task that exits harms nobody

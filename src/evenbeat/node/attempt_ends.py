@@ -25,6 +25,8 @@ class AttemptEnd(NamedTuple):
     error: str | None = None
     delay: int | None = None
     exception: BaseException | None = None
+    is_asked: bool = False
+    """Whether the task asked to run again."""
 
     @property
     def size(self) -> int:
@@ -35,6 +37,8 @@ class AttemptEnd(NamedTuple):
     @property
     def log_line(self) -> tuple[int, str]:
         """The level and the message to log."""
+        if self.is_asked:
+            return logging.INFO, "a run asked to run again"
         if self.kind == "released" and self.error is not None:
             return logging.WARNING, "the payload of a run does not fit the task here, the run is handed back"
         return _LEVELS.get(self.kind, logging.INFO), _MESSAGES[self.kind]
@@ -76,6 +80,12 @@ def decide_end(attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd:
         return AttemptEnd(attempt, attempts.released(run, now, token), "released")
     if kind == "cancelled":
         return AttemptEnd(attempt, attempts.cancelled(run, now, token), "cancelled")
+    if kind == "expired":
+        transition = attempts.expired(run, now, token)
+        assert isinstance(transition.error, str)
+        return AttemptEnd(attempt, transition, "cancelled", transition.error)
+    if kind == "again":
+        return _asked_again(attempt, outcome, now, token)
     error = outcome.error or "the attempt ended without an error message"
     if kind == "timeout":
         error = f"timed out after {write_duration(run.execution.timeout or 0)}"
@@ -88,7 +98,9 @@ def decide_end(attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd:
     if kind == "unfit":
         transition = attempts.unfit(run, error, now, token)
     else:
-        transition = attempts.failed(run, error, now, token)
+        # A timeout is not an error of the task, whatever the cancelled function raises.
+        refusal = None if cancel_reason == "timeout" else outcome.final
+        transition = attempts.failed(run, error, now, token, refusal)
     if transition.state == "queued":
         assert isinstance(transition.delay, int)
         is_counted = transition.failures is not msgspec.UNSET
@@ -98,3 +110,12 @@ def decide_end(attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd:
     return AttemptEnd(
         attempt, transition, "cancelled" if transition.state == "cancelled" else "failed", error
     )
+
+
+def _asked_again(attempt: Attempt, outcome: Outcome, now: Instant, token: str) -> AttemptEnd:
+    """Return the end of an attempt whose task raised ``Retry``."""
+    delay = outcome.delay or 1
+    transition = attempts.again(attempt.run, delay, outcome.error or "", now, token)
+    if transition.state == "cancelled":
+        return AttemptEnd(attempt, transition, "cancelled")
+    return AttemptEnd(attempt, transition, "released", outcome.error, delay, is_asked=True)

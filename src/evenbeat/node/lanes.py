@@ -24,6 +24,8 @@ class Lane:
         """The token of a claim that the store has not answered yet."""
         self.claim_sent = 0.0
         """When that claim was first sent, by the worker's clock."""
+        self.turn = ""
+        """The tenant that this lane served last."""
         self.attempts: dict[tuple[str, int], Attempt] = {}
         """Attempts that occupy a slot or wait for one."""
         self._finished = 0

@@ -17,6 +17,7 @@ from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.executors.base import Attempt
 from evenbeat.node.lanes import LONGEST_WAIT
+from evenbeat.node.progress import store_progress
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.worker import Worker
 from evenbeat.observe.logs import run_fields
@@ -32,6 +33,9 @@ CHECK_EVERY = 250
 GRACE = 4.0
 # Seconds between two queries for cancel requests, and between two writes of the log lines of long runs.
 QUERY_EVERY = 1.0
+
+# How many runs' progress is stored at once.
+MOST_PROGRESS = 100
 
 _log = logging.getLogger("evenbeat.node.leases")
 
@@ -71,6 +75,7 @@ class LeaseRenewer:
         if old and clock - self._queried_at >= QUERY_EVERY:
             self._pass_on_cancels(old)
             self._store_logs(old)
+            self._store_progress(old, now)
             # Last: if the store fails above, the next step retries at once.
             self._queried_at = clock
         return now + self._check_every
@@ -86,6 +91,15 @@ class LeaseRenewer:
             for log, lines in taken:
                 log.give_back(lines)
             raise
+
+    def _store_progress(self, held: list[Attempt], now: Instant) -> None:
+        """Store what long runs have reported since the last time, those first that waited longest.
+
+        At most 100 a second: each is a write of its own, and leases and timeouts must not wait for them.
+        """
+        news = [each.progress for each in held if not each.is_decided and not each.progress.is_stored]
+        for progress in sorted(news, key=lambda each: each.stored_at)[:MOST_PROGRESS]:
+            store_progress(self._store, progress, now)
 
     def _end_overdue(self, held: list[Attempt], clock: float) -> None:
         """Ask functions that exceed their timeout to end. One that returns nevertheless has succeeded."""

@@ -25,9 +25,11 @@ from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
 from evenbeat.node.rollups import Rollups
+from evenbeat.node.self_check import SelfCheck
 from evenbeat.node.settings import NodeSettings
 from evenbeat.node.signals import Signals
 from evenbeat.node.ticker import Ticker
+from evenbeat.node.unique_records import UniqueRecords
 from evenbeat.node.worker import Worker
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import EventKind, Events
@@ -150,7 +152,14 @@ class Node:
         )
         self._rollups = Rollups(self._store, self.counting, self.name, ticker=ticker, worker=worker)
         reaper = Reaper(self._store, events, settings.lease, counting=self.counting, signals=self._signals)
-        duties: list[Duty] = [self._presence, reaper, Pruner(self._store, settings.retention), self._rollups]
+        duties: list[Duty] = [
+            self._presence,
+            reaper,
+            UniqueRecords(self._store, settings.retention),
+            Pruner(self._store, settings.retention),
+            self._rollups,
+            SelfCheck(self._store, events, self.name),
+        ]
         self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
         self._status_writer = StatusWriter(
             "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
@@ -170,6 +179,7 @@ class Node:
             wake_leases=self._wake_leases,
             counting=self.counting,
             signals=self._signals,
+            retention=settings.retention,
         )
         self._worker_loop = self._loop("worker", self._worker.step)
         renewer = LeaseRenewer(

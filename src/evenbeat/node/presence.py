@@ -108,13 +108,19 @@ class LiveNode(NamedTuple):
     def is_busy(self, store: Store, task: str) -> bool:
         """Return whether all of its slots for the task's executor are in use; False if the record does not
         contain their number."""
+        found = self.slots_in_use(store, task)
+        return found is not None and found[0] == found[1]
+
+    def slots_in_use(self, store: Store, task: str) -> tuple[int, int] | None:
+        """Return how many of its slots for the task's executor are in use, and how many there are; None if
+        the record does not contain their number."""
         kind = self.kinds.get(task)
         if kind is None or kind not in self.slots:
-            return False
+            return None
         query = RunQuery(worker=self.key, states=("running",), without=LARGE_FIELDS, limit=_PAGE)
         held = (run for run in every_run(store, query) if self.kinds.get(run.task) == kind)
         slots = max(0, self.slots[kind])
-        return sum(1 for _ in islice(held, slots)) == slots
+        return sum(1 for _ in islice(held, slots)), slots
 
 
 def live_nodes(store: Store) -> list[LiveNode]:

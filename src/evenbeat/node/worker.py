@@ -11,16 +11,20 @@ from uuid import uuid4
 
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
+from evenbeat.core.options import NODE
 from evenbeat.core.records import LogChunk, RunRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Executor, Outcome
 from evenbeat.node.attempt_ends import AttemptEnd, decide_end
 from evenbeat.node.counting import Counting
 from evenbeat.node.lanes import Lane
+from evenbeat.node.progress import keep_progress
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
+from evenbeat.observe.run_logs import refusal
+from evenbeat.observe.run_progress import ReportedProgress
 from evenbeat.rules import attempts
 from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
@@ -31,6 +35,9 @@ SETTLE_BATCH = 1_000
 SETTLE_SIZE = 4 << 20
 # Milliseconds until the next claim where runs are due and none could be claimed.
 _RETRY_CLAIM = 50
+
+# The kinds of ends that carry the result, or the error, of the function.
+_RESULTS: tuple[EventKind, ...] = ("succeeded", "failed", "retrying")
 
 _log = logging.getLogger("evenbeat.node.worker")
 
@@ -59,6 +66,7 @@ class Worker:
         new_token: Callable[[], str] = lambda: uuid4().hex,
         counting: Counting | None = None,
         signals: Signals | None = None,
+        retention: int = NODE["retention"].default,
     ) -> None:
         self._store = store
         self._signals = Signals() if signals is None else signals
@@ -71,6 +79,7 @@ class Worker:
         self.name = name
         self._queues = queues
         self._lease = lease
+        self._retention = retention
         self._wake = wake
         self._clock = clock
         self._new_token = new_token
@@ -81,6 +90,8 @@ class Worker:
         self._unrecorded: list[AttemptEnd] = []
         """Decided, and not recorded in the store yet."""
         self._logs: list[LogChunk] = []
+        self._over: list[ReportedProgress] = []
+        """Reported by attempts that have ended."""
         self.held: dict[tuple[str, int], Attempt] = {}
         """Claimed, and the end not recorded yet: the attempts whose leases are renewed."""
         self._draining = False
@@ -189,12 +200,14 @@ class Worker:
             lease=self._lease,
             tasks=lane.tasks,
             queues=self._queues,
+            turn=lane.turn,
         )
         runs, due = self._store.claim_runs(claim)
         lane.claim_token = None
         if not runs:
             # If a run is due, another worker is claiming it, or its row has a newer format: retry soon.
             return due if due is None or due > now else now + _RETRY_CLAIM
+        lane.turn = runs[-1].tenant
         was_idle = not self.held
         self._start(lane, runs, now)
         if was_idle:
@@ -202,7 +215,7 @@ class Worker:
         return due
 
     def _start(self, lane: Lane, runs: Iterable[RunRecord], now: Instant) -> None:
-        """Hand claimed runs to the lane's executor, except for those that were cancelled."""
+        """Hand claimed runs to the lane's executor, except for those that were cancelled or have expired."""
         fresh: list[Attempt] = []
         for run in runs:
             task = self._tasks.get(run.task)
@@ -210,7 +223,9 @@ class Worker:
             attempt = Attempt(run, task, lane.claim_sent, self._lease / 1000, self._is_held, self._clock)
             lane.attempts[attempt.key] = self.held[attempt.key] = attempt
             if run.cancel_requested:
-                self._end_cancelled_unbegun(attempt)
+                self._end_unbegun(attempt, "stopped")
+            elif attempts.is_expired(run, now):
+                self._end_unbegun(attempt, "expired")
             else:
                 fresh.append(attempt)
         self._counting.count_started([attempt.run for attempt in fresh], now)
@@ -219,11 +234,11 @@ class Worker:
                 self._notify(attempt, "started", now)
         lane.executor.submit(fresh)
 
-    def _end_cancelled_unbegun(self, attempt: Attempt) -> None:
-        """End a run that was cancelled while it waited in the queue, without executing it."""
+    def _end_unbegun(self, attempt: Attempt, kind: Literal["stopped", "expired"]) -> None:
+        """End a run that was cancelled or expired while it waited in the queue, without executing it."""
         attempt.control.request_cancel("cancelled")
         attempt.withdraw()
-        self._outcomes.append((attempt, Outcome("stopped")))
+        self._outcomes.append((attempt, Outcome(kind)))
         self._wake()
 
     def _is_held(self, run: RunRecord) -> bool | None:
@@ -238,33 +253,39 @@ class Worker:
 
     def _record_ends(self, now: Instant) -> None:
         """Record how attempts ended. If the store is unavailable, the next step retries."""
-        while self._outcomes or self._unrecorded:
+        while self._outcomes or self._unrecorded or self._logs or self._over:
             size = sum(end.size for end in self._unrecorded)
             while self._outcomes and len(self._unrecorded) < SETTLE_BATCH and size < SETTLE_SIZE:
                 if (end := self._decide(*self._outcomes.popleft(), now)) is not None:
                     self._unrecorded.append(end)
                     size += end.size
             self._append_logs()
-            if not self._unrecorded:
-                continue
             transitions = [end.transition for end in self._unrecorded]
-            for answers in settle_in_parts(self._store, transitions, "worker"):
+            for answers in settle_in_parts(self._store, transitions, "worker") if transitions else ():
                 # Before the next part: if the store fails there, only the remaining ends are repeated.
                 recorded, self._unrecorded = (
                     self._unrecorded[: len(answers)],
                     self._unrecorded[len(answers) :],
                 )
                 self._after_recording(recorded, answers, now)
+            # Last: the end of a run matters more.
+            self._keep_progress(now)
 
     def _decide(self, attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd | None:
         """Return the attempt's end; None if it was decided before, or another worker has the run."""
         if attempt.over is not None or attempt.withdraw() or attempt.began is None:
             self._lane_of[attempt.run.task].remove(attempt)
         if attempt.is_decided:
+            if attempt.is_lost and outcome.kind in ("returned", "raised"):
+                self._logs.append(refusal(attempt.run, now))
             return None
         attempt.is_decided = True
+        if attempt.progress.value is not None:
+            attempt.log.add(f"INFO evenbeat: the progress at the end: {attempt.progress.value}", now)
+            self._over.append(attempt.progress)
         self._logs += attempt.log.take(last=True)
         if outcome.kind == "lost":
+            attempt.is_lost = True
             self.held.pop(attempt.key, None)
             self._counting.count("lease_losses")
             self._notify(attempt, "lost", now)
@@ -293,6 +314,19 @@ class Worker:
         if any(end.transition.state == "queued" for end in ends):
             self._store.hint()
         self._cancel_requeued(ends, answers, now)
+        if not all(answers):
+            refused = [end for end, accepted in zip(ends, answers, strict=True) if not accepted]
+            self._note_refused([end.attempt.run for end in refused if end.kind in _RESULTS], now)
+
+    def _note_refused(self, runs: list[RunRecord], now: Instant) -> None:
+        """Add a line to the logs of runs that another worker has taken over: the result came too late."""
+        if not runs:
+            return
+        query = RunQuery(ids=tuple(run.id for run in runs), without=LARGE_FIELDS, limit=len(runs))
+        found = {run.id: run for run in self._store.find_runs(query).items}
+        # The store also refuses a result that it can't write: then this worker still has the run.
+        held = {(run.id, run.attempt) for run in found.values() if run.state == "running"}
+        self._logs += [refusal(run, now) for run in runs if (run.id, run.attempt) not in held]
 
     def _cancel_requeued(self, ends: list[AttemptEnd], answers: list[bool], now: Instant) -> None:
         """Cancel runs that went back to the queue though a cancel request had reached the store meanwhile."""
@@ -333,6 +367,12 @@ class Worker:
             middle = len(chunks) // 2
             self._append(chunks[:middle])
             self._append(chunks[middle:])
+
+    def _keep_progress(self, now: Instant) -> None:
+        """Store the last progress of attempts that have ended, for as long as their runs are kept."""
+        while self._over:
+            keep_progress(self._store, self._over[-1], now, self._retention)
+            self._over.pop()
 
     # -- reporting -----------------------------------------------------------------------------------------
 

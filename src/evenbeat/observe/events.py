@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
+from evenbeat.core.attention import AttentionItem
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import Reason, RunRecord, ScheduleRecord
 from evenbeat.core.results import Run
@@ -33,6 +34,7 @@ EventKind: TypeAlias = Literal[
     "idle",  # this node
     "store_unavailable",
     "store_back",  # the database
+    "attention",  # a finding of the self-check
 ]
 
 
@@ -62,6 +64,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Of ``skipped``: why."""
     count: int = 1
     """Of ``skipped``: how many ticks."""
+    finding: AttentionItem | None = None
+    """Of ``attention``: what a node found wrong in the store, as ``app.attention()`` has it."""
+    is_over: bool = False
+    """Of ``attention``: the finding is gone; else it is new."""
 
 
 Listener: TypeAlias = Callable[[Event], object]
@@ -133,3 +139,5 @@ class _Facts(TypedDict, total=False):
     duration: timedelta | None
     reason: Reason
     count: int
+    finding: AttentionItem
+    is_over: bool

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import Instant
+from evenbeat.core.rates import write_rate
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_words
-from evenbeat.observe.phrases import measured, some, span
+from evenbeat.observe.phrases import count, measured, some, span
 from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
 from evenbeat.rules.error_groups import error_line
+from evenbeat.rules.firing import catching_up
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
 from evenbeat.rules.why import Finding, TickFacts
 from evenbeat.triggers import Cron
@@ -45,11 +47,14 @@ def no_schedule(tenant: str, name: str, similar: Sequence[str], asked: datetime 
     )
 
 
-def tick_view(facts: TickFacts, finding: Finding, entry: AuditEntry | None = None) -> Why:
-    """Return the answer about a tick of a schedule. ``entry`` is the change by hand that led to it."""
+def tick_view(
+    facts: TickFacts, finding: Finding, entry: AuditEntry | None = None, zone: tzinfo | None = None
+) -> Why:
+    """Return the answer about a tick of a schedule. ``entry`` is the change by hand that led to it. ``zone``
+    is the one of the times in words; None: that of the trigger."""
     schedule = facts.schedule
     trigger = readable_trigger(schedule)
-    speaker = Speaker(schedule.tenant, UTC if trigger is None else trigger.tzinfo)
+    speaker = Speaker(schedule.tenant, zone or (UTC if trigger is None else trigger.tzinfo))
     place = facts.place
     if finding.row is not None:
         words = skipped_words(facts, finding.row, finding.outage, speaker)
@@ -284,6 +289,24 @@ def _waits_for_run(case: Case) -> Words:
     return Words(words, evidence, f"to end that run: {case.speaker.command(f'runs cancel {run.id}')}")
 
 
+def _catching_up(case: Case) -> Words:
+    schedule = case.facts.schedule
+    held = catching_up(schedule)
+    assert held is not None
+    assert schedule.catch_up.rate is not None
+    rate = write_rate(schedule.catch_up.rate)
+    words = (
+        f"{schedule.name} is catching up (catch_up_rate {rate}): {count(held.ticks_left, 'tick')} left, "
+        f"next at {case.speaker.time(held.next_at)}"
+    )
+    evidence = [
+        case.speaker.fact("the oldest tick that waits", schedule.next_tick),
+        case.speaker.fact("last fired", schedule.last_fire),
+    ]
+    faster = case.speaker.command(f"schedules update {schedule.name} --catch-up-rate …")
+    return Words(words, evidence, f"to catch up faster: {faster}")
+
+
 def _no_ticker(case: Case) -> Words:
     words = f"the tick of {_tick(case)} has not fired: no live node fires schedules"
     evidence = [
@@ -371,6 +394,7 @@ _SCHEDULE: dict[Verdict, Callable[[Case], Words]] = {
     "rescheduled": _rescheduled,
     "not_due": _not_due,
     "waits_for_run": _waits_for_run,
+    "catching_up": _catching_up,
     "no_ticker": _no_ticker,
     "quarantined": _quarantined,
     "deferred": _deferred,

@@ -55,6 +55,8 @@ def _remedy(reason: Reason, schedule: ScheduleRecord, speaker: Speaker) -> str |
     if reason not in _OPTIONS or (reason == "coalesced" and schedule.overlap == "queue"):
         return None
     effect, option = _OPTIONS[reason]
+    if reason == "late" and schedule.catch_up.kind != "skip":
+        option = "--catch-up-max-age …"
     return f"to {effect}: {speaker.command(f'schedules update {name} {option}')}"
 
 

@@ -158,6 +158,20 @@ METRICS: dict[str, Metric] = {
             "For how long the longest waiting of the due runs of a queue has been due; 0 if none is.",
         ),
         Metric("evenbeat_runs_in_flight", "gauge", "store", ("queue",), "Runs that workers hold."),
+        Metric(
+            "evenbeat_limit_running",
+            "gauge",
+            "store",
+            ("limit",),
+            "Runs that a limit counts as running; only if there are at most 200 limits.",
+        ),
+        Metric(
+            "evenbeat_limit_waiting",
+            "gauge",
+            "store",
+            ("limit",),
+            "Due runs that a limit does not admit now; only if there are at most 200 limits.",
+        ),
         Metric("evenbeat_node_up", "gauge", "store", ("node", "host", "version"), "1 for each live node."),
         Metric(
             "evenbeat_nodes",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from evenbeat.core.masking import MASK, is_secret
+from evenbeat.core.rates import write_rate
 from evenbeat.core.records import Overlap, Reason
 from evenbeat.core.results import WaitReason
-from evenbeat.rules.waiting import Lack
+from evenbeat.rules.limits import Limit
+from evenbeat.rules.waiting import Hold, Lack
 
 _SKIPPED: dict[Reason, str] = {
     "coalesced": "missed; a later run stands for {them} (catch-up latest)",
-    "late": "found later than the grace allows (catch-up skip)",
+    "late": "found later than the catch-up policy allows (grace, catch_up_max_age)",
     "limit": "more were missed than the catch-up limit",
     "overlap": "the run before was still active (overlap skip)",
     "paused": "the schedule was paused",
@@ -24,6 +27,7 @@ _WAITING: dict[WaitReason, str] = {
     "no_worker": "for a worker: {lack}",
     "no_task": "for a worker: {lack}",
     "no_queue": "for a worker: {lack}",
+    "limited": "for the limit",
     "busy": "for a free slot: {nodes} busy",
     "next": "{name} may take it any moment",
 }
@@ -47,6 +51,21 @@ def skip_reason(reason: Reason, ticks: int, overlap: Overlap | None = None) -> s
 def lack_reason(lack: Lack, task: str, queue: str) -> str:
     """Return why no node can take a run of the task from the queue."""
     return _LACKING[lack].format(task=task, queue=queue)
+
+
+def hold_reason(hold: Hold, opens: str | None) -> str:
+    """Return which limit does not admit a run, and why. ``opens`` is when its rate admits the next one."""
+    limit, why = hold.limit, f"for the limit {hold.limit.name}"
+    value = "" if limit.key is None else f" with {limit.key} {partition_value(limit, hold.partition)}"
+    if opens is not None and limit.rate is not None:
+        return f"{why}: its rate {write_rate(limit.rate)} admits the next run{value} at {opens}"
+    are = "is" if hold.running == 1 else "are"
+    return f"{why}: {hold.running:,} of {limit.concurrency or 0:,} runs{value} {are} running"
+
+
+def partition_value(limit: Limit, partition: str) -> str:
+    """Return the value of the limit's key that a partition has, masked if the key may name a secret."""
+    return MASK if is_secret(limit.key) else partition.removeprefix(f"{limit.name}=")
 
 
 def wait_reason(reason: WaitReason, task: str, queue: str, nodes: tuple[str, ...]) -> str:

@@ -9,10 +9,18 @@ from typing import NamedTuple
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
-from evenbeat.core.records import RunRecord
+from evenbeat.core.records import ACTIVE_STATES, RunRecord
 from evenbeat.observe.phrases import command_line, count, date_time, measured, timespec
-from evenbeat.observe.reasons import wait_reason
-from evenbeat.rules.attempts import ended_attempts
+from evenbeat.observe.reasons import hold_reason, wait_reason
+from evenbeat.rules.attempts import (
+    EXPIRED,
+    NOT_RETRIED,
+    asked_again,
+    ended_attempts,
+    expires_at,
+    given_up,
+    was_expired,
+)
 from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.waiting import Waiting
 from evenbeat.rules.why import Finding
@@ -40,7 +48,7 @@ class Words(NamedTuple):
 
 
 class Speaker(NamedTuple):
-    """Says instants in the zone of a trigger, and commands for a tenant."""
+    """Says instants in the zone of a trigger or of the reader, and commands for a tenant."""
 
     tenant: str
     zone: tzinfo = UTC
@@ -116,12 +124,27 @@ def run_words(
     if run.state == "succeeded":
         return Words(f"{subject} succeeded{_took(run)}{late}", evidence)
     retry = speaker.command(f"runs retry {run.id}")
+    if was_expired(run):
+        assert run.error is not None
+        why = run.error.removeprefix(EXPIRED).strip()
+        return Words(
+            f"{subject} expired, and was not executed: {why}", evidence, _enqueue_again(run, speaker)
+        )
     if run.state == "cancelled":
         return Words(f"{subject} was cancelled", evidence, f"to run it after all: {retry}")
     # A retry by hand starts the counts again, and a run keeps only its latest attempts.
     known = sum(attempt.outcome in ("failed", "lost") for attempt in ended_attempts(run))
     attempts = count(max(1, run.failures + run.crashes, known), "attempt")
-    return Words(f"{subject} failed after {attempts}: {error_line(run.error)}", evidence, retry)
+    gave_up = given_up(run)
+    refused = "" if gave_up is None else f"; {NOT_RETRIED}{gave_up}"
+    return Words(f"{subject} failed after {attempts}: {error_line(run.error)}{refused}", evidence, retry)
+
+
+def _enqueue_again(run: RunRecord, speaker: Speaker) -> str | None:
+    """Return how to execute a run that has expired after all: a retry would expire, too."""
+    if run.schedule is not None:
+        return f"to run it after all: {speaker.command(f'schedules run {run.schedule}')}"
+    return f"to run it after all: {speaker.command(f'runs enqueue {run.task}')}"
 
 
 def _queued_words(
@@ -129,13 +152,18 @@ def _queued_words(
 ) -> tuple[str, str | None]:
     nodes = () if waiting is None else waiting.nodes
     if verdict == "later":
-        return f"{subject} is queued until {speaker.time(run.run_at)}", None
+        asked = asked_again(run)
+        because = "" if asked is None else f": {error_line(asked)}"
+        return f"{subject} is queued until {speaker.time(run.run_at)}{because}", None
     if verdict == "retry":
         error = f" ({error_line(run.error)})" if run.error else ""
         return f"{subject} failed{error} and waits for its next attempt at {speaker.time(run.run_at)}", None
     if verdict == "unfit":
         sentence = f"{subject} waits for a node whose code its payload fits, until {speaker.time(run.run_at)}"
         return sentence, f"start a node whose {run.task} takes the payload of the run"
+    if waiting is not None and waiting.hold is not None:
+        opens = None if waiting.until is None else speaker.time(waiting.until)
+        return f"{subject} waits {hold_reason(waiting.hold, opens)}", None
     reason = "next" if verdict not in ("no_worker", "no_task", "no_queue", "busy") else verdict
     words = wait_reason(reason, run.task, run.queue, nodes)
     remedies = {
@@ -152,6 +180,11 @@ def _queued_words(
 def run_facts(run: RunRecord, speaker: Speaker) -> Iterator[Fact]:
     by = f" by {run.fired_by}" if run.fired_by else ""
     yield speaker.fact(f"fired{by}" if run.cause == "tick" else "enqueued", run.created_at)
+    expiry = expires_at(run)
+    if expiry is not None and run.state in ACTIVE_STATES:
+        yield speaker.fact("expires, unless it has started", expiry)
+    if run.unique_key is not None:
+        yield speaker.fact(f"unique: {run.unique_key}")
     if run.coalesced:
         yield speaker.fact(f"it stands for {count(run.coalesced, 'earlier tick')}, too")
     ended = ended_attempts(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from contextvars import ContextVar
 
 from evenbeat.core.instants import FIRST, LAST, Instant
@@ -14,6 +15,11 @@ from evenbeat.core.records import LogChunk, RunRecord
 MOST_LINES = 1_000
 MOST_CHARACTERS = 100_000
 LONGEST_LINE = 5_000
+
+REFUSED = 1_000_000
+"""The ``seq`` of the line that says that the late result of an attempt was refused. Lines of jobs have lower
+ones. The log is deleted with the run, and its lines change nothing about the run."""
+_REFUSED_TEXT = "WARNING evenbeat: this attempt lost its lease, and its late result was refused"
 
 # One lock for all logs: most attempts write no line, and writing one is short.
 _writing = threading.Lock()
@@ -64,6 +70,16 @@ class RunLog:
     def _chunk(self, text: str, at: Instant | None) -> LogChunk:
         moment = int(time.time() * 1000) if at is None else max(FIRST, min(at, LAST))
         return LogChunk(run=self.run.id, attempt=self.run.attempt, seq=self._lines, text=text, at=moment)
+
+
+def refusal(run: RunRecord, at: Instant) -> LogChunk:
+    """Return the line of an attempt whose late result was refused."""
+    return LogChunk(run=run.id, attempt=run.attempt, seq=REFUSED, text=_REFUSED_TEXT, at=at)
+
+
+def refusals(chunks: Iterable[LogChunk]) -> dict[int, Instant]:
+    """Return when the late results of a run's attempts were refused, by the number of the attempt."""
+    return {chunk.attempt: chunk.at for chunk in chunks if chunk.seq == REFUSED}
 
 
 current_log: ContextVar[RunLog | None] = ContextVar("evenbeat_run_log", default=None)

@@ -7,17 +7,19 @@ found. Most of the work is to read the rules of a time zone; the tests bound how
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from evenbeat.core.checks import check_whole
 from evenbeat.core.forecasts import MOST_TICKS, TriggerClockChange, TriggerExplanation, TriggerTick
 from evenbeat.core.instants import LAST, Instant, from_ms, read_instant
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.observe.phrases import date_time, span, timespec
 from evenbeat.triggers import At, Cron, Every, Trigger, parse_trigger
 from evenbeat.triggers.base import check_text
 from evenbeat.triggers.clock_changes import coming_changes, effect
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
+from evenbeat.triggers.words import explain_bounds, explain_period
 from evenbeat.triggers.zones import Zone, read_zone
 
 _CHANGES = 2
@@ -34,6 +36,27 @@ class WrittenTrigger(NamedTuple):
     zone: Zone
     """The zone to show dates in."""
     since: Instant
+
+
+def trigger_words(text: str, name: str) -> str:
+    """Return the trigger of the schedule ``name`` in words; if it can't be read, the reason."""
+    try:
+        trigger = parse_trigger(text)
+    except InvalidTrigger as error:
+        return str(error)
+    # H becomes the value of this schedule. Other triggers stay as they are: the start that an interval gets
+    # is different for each schedule.
+    return _words(trigger.bind(name, 0) if isinstance(trigger, Cron) else trigger)
+
+
+# The words of a cron take up to 50 us to find, and 0.6 us to find again. A page has 50 triggers, and 100,000
+# schedules rarely have more than some hundred different ones; those with H have one for each of its values.
+@lru_cache(maxsize=1 << 14)
+def _words(trigger: Trigger) -> str:
+    if isinstance(trigger, Every) and trigger.start is None and trigger.period:
+        # It counts from the creation of the schedule, which the trigger does not know.
+        return explain_period(trigger.period) + explain_bounds(None, trigger.until)
+    return trigger.explain()
 
 
 def check_count(count: int) -> None:

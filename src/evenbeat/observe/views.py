@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -10,10 +11,12 @@ import msgspec
 from evenbeat.core import records
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.json_text import from_json
+from evenbeat.core.rates import write_rate
 from evenbeat.core.records import Execution
 from evenbeat.core.results import (
     LogLine,
     QueueStats,
+    RecentRun,
     Run,
     RunAttempt,
     RunWait,
@@ -22,9 +25,10 @@ from evenbeat.core.results import (
     SkippedTicks,
 )
 from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.observe.trigger_explanations import trigger_words
 from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
-from evenbeat.rules.firing import is_waiting
+from evenbeat.rules.firing import catching_up, is_waiting
 from evenbeat.rules.ticks import next_start, spread_delay
 from evenbeat.rules.waiting import Waiting
 from evenbeat.stores.base import QueueCounts
@@ -55,11 +59,13 @@ def schedule_view(
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         damage = damage or f"payload: {error}"
     zone = UTC if trigger is None else trigger.tzinfo
+    held = None if damage or trouble is not None else catching_up(schedule)
     return Schedule(
         name=schedule.name,
         tenant=schedule.tenant,
         task=schedule.task,
         trigger=schedule.trigger,
+        words=trigger_words(schedule.trigger, schedule.name),
         state=schedule.state,
         next_run=_moment(next_run, zone),
         payload=payload,
@@ -72,6 +78,8 @@ def schedule_view(
         catch_up=schedule.catch_up.kind,
         grace=_span(schedule.catch_up.grace),
         catch_up_limit=schedule.catch_up.limit,
+        catch_up_max_age=None if schedule.catch_up.max_age is None else _span(schedule.catch_up.max_age),
+        catch_up_rate=None if schedule.catch_up.rate is None else write_rate(schedule.catch_up.rate),
         overlap=schedule.overlap,
         max_concurrent=schedule.max_concurrent,
         spread=_span(schedule.spread),
@@ -86,6 +94,8 @@ def schedule_view(
         last_enqueued_at=_moment(schedule.last_fire),
         last_run_at=_moment(last_run),
         is_waiting=not damage and trouble is None and is_waiting(schedule),
+        catch_up_left=0 if held is None else held.ticks_left,
+        catch_up_at=None if held is None else _moment(held.next_at),
         last_error=trouble,
         declared=bool(schedule.declared),
         edited=edited,
@@ -127,8 +137,36 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         error=run.error,
         fired_by=run.fired_by,
         attempts=tuple(map(_attempt_view, attempts.ended_attempts(run))),
+        expires_at=_moment(attempts.expires_at(run)),
+        unique_key=run.unique_key,
         **_execution_options(run.execution),
     )
+
+
+def recent_view(run: records.RunRecord) -> RecentRun:
+    """Return a run in brief, with the duration and the lateness that ``Run`` has."""
+    duration = lateness = None
+    if run.started_at is not None:
+        if run.finished_at is not None and run.worker is not None:
+            duration = _span(run.finished_at - run.started_at)
+        if run.attempt == 1:
+            lateness = _span(run.started_at - run.scheduled_at)
+    return RecentRun(
+        id=run.id,
+        state=run.state,
+        scheduled_at=_shown(run.scheduled_at),
+        duration=duration,
+        lateness=lateness,
+    )
+
+
+def with_refusals(run: Run, refused: Mapping[int, Instant]) -> Run:
+    """Return the run with the instants at which late results of its attempts were refused."""
+    attempts = (
+        msgspec.structs.replace(attempt, refused_at=_moment(refused.get(attempt.number)))
+        for attempt in run.attempts
+    )
+    return msgspec.structs.replace(run, attempts=tuple(attempts))
 
 
 def _execution_options(execution: Execution) -> dict[str, Any]:
@@ -140,6 +178,7 @@ def _execution_options(execution: Execution) -> dict[str, Any]:
         "timeout": None if execution.timeout is None else _span(execution.timeout),
         "on_crash": execution.on_crash,
         "max_crashes": execution.max_crashes,
+        "expires": None if execution.expires is None else _span(execution.expires),
     }
 
 
@@ -174,7 +213,12 @@ def _attempt_view(attempt: records.AttemptRecord) -> RunAttempt:
 
 
 def wait_view(waiting: Waiting) -> RunWait:
-    return RunWait(reason=waiting.reason, until=_moment(waiting.until), nodes=waiting.nodes)
+    return RunWait(
+        reason=waiting.reason,
+        until=_moment(waiting.until),
+        nodes=waiting.nodes,
+        limit=None if waiting.hold is None else waiting.hold.limit.name,
+    )
 
 
 def queue_view(counts: QueueCounts, nodes: tuple[str, ...]) -> QueueStats:

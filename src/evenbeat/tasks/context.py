@@ -6,10 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from evenbeat.core.checks import check_amount, check_text
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_text import from_json
 from evenbeat.core.records import Cause, RunRecord
 from evenbeat.errors import RunCancelled
+
+LONGEST_NOTE = 200
+"""Characters of a note on the progress of a run."""
 
 
 class RunControl:
@@ -39,17 +43,19 @@ class RunContext:
     parameter: ``def digest(run: RunContext, team: str)``.
     """
 
-    __slots__ = ("_control", "_log", "_record")
+    __slots__ = ("_control", "_log", "_progress", "_record")
 
     def __init__(
         self,
         record: RunRecord,
         control: RunControl | None = None,
         log: Callable[[str], None] = lambda _: None,
+        progress: Callable[[float, str, float | None], None] = lambda *_: None,
     ) -> None:
         self._record = record
         self._control = RunControl() if control is None else control
         self._log = log
+        self._progress = progress
 
     @property
     def id(self) -> str:
@@ -151,6 +157,23 @@ class RunContext:
     def log(self, text: str) -> None:
         """Add a line to the log of this run. Records of ``logging`` are added as well."""
         self._log(text)
+
+    def progress(self, done: float, note: str = "", *, total: float | None = None) -> None:
+        """Report how far the job is: ``progress(0.4, "step 2")``, or ``progress(4_312, total=10_000)``.
+
+        Without a total, a float of 0.0 to 1.0 is a share: its total is 1. An int is a count.
+
+        Call it as often as you like: the store gets the last value, once a second at most. ``runs.get`` and
+        the dashboard show it while the attempt runs, and the last value after its end; the log has it, too.
+        ``total`` may be an estimate that ``done`` exceeds. ``InvalidValue`` for a value that is not a number
+        of 0 or more, and for a note of more than 200 characters.
+        """
+        amount = check_amount("done", done)
+        of = None if total is None else check_amount("total", total)
+        if of is None and type(amount) is float and amount <= 1:
+            of = 1
+        check_text("note", note, LONGEST_NOTE)
+        self._progress(amount, note, of)
 
     def __repr__(self) -> str:
         return f"<RunContext {self.id} of {self.task}, attempt {self.attempt}>"

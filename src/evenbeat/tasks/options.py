@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
@@ -25,6 +26,21 @@ class RunOptions(TypedDict, total=False):
     timeout: Duration | None
     on_crash: OnCrash
     max_crashes: int
+    expires: Duration | None
+    queue: str
+    priority: int | str
+
+
+class EnqueuedOptions(TypedDict, total=False):
+    """``RunOptions``, where ``expires`` may also be a time."""
+
+    retries: int
+    backoff: Duration
+    max_backoff: Duration
+    timeout: Duration | None
+    on_crash: OnCrash
+    max_crashes: int
+    expires: Duration | datetime | None
     queue: str
     priority: int | str
 
@@ -37,6 +53,8 @@ class ScheduleOptions(RunOptions, total=False):
     catch_up: CatchUpKind
     grace: Duration
     catch_up_limit: int
+    catch_up_max_age: Duration | None
+    catch_up_rate: str | None
     overlap: Overlap
     max_concurrent: int | None
     spread: Duration
@@ -61,6 +79,10 @@ _ELSEWHERE = {
     "max_workers": "thread_concurrency",
     "default_retry_delay": "backoff",
     "time_limit": "timeout",
+    "expire": "expires",
+    "autoretry_for": "retry_on",
+    "dont_autoretry_for": "give_up_on",
+    "unique_for": "unique",
     "countdown": "delay",
     "eta": "at",
     "paused": "schedules.pause(…) or schedules.resume(…)",
@@ -95,18 +117,27 @@ def read_execution(options: Mapping[str, Any], base: Execution) -> Execution:
 
 def read_catch_up(options: Mapping[str, Any], base: CatchUp) -> CatchUp:
     """Return ``base`` with the options that are given; ``InvalidValue`` for one that has no effect then."""
-    names = {"catch_up": "kind", "grace": "grace", "catch_up_limit": "limit"}
+    names = {
+        "catch_up": "kind",
+        "grace": "grace",
+        "catch_up_limit": "limit",
+        "catch_up_max_age": "max_age",
+        "catch_up_rate": "rate",
+    }
     given = {field: SCHEDULE[name].read(options[name]) for name, field in names.items() if name in options}
     policy = replace(base, **given) if given else base
     if "grace" in options and policy.kind != "skip":
-        raise _ignored("grace", options["grace"], policy, 'add catch_up="skip", or leave grace out')
+        raise _ignored("grace", options["grace"], policy, 'add catch_up="skip", or leave it out')
     if "catch_up_limit" in options and policy.kind == "latest":
         raise _ignored(
-            "catch_up_limit",
-            options["catch_up_limit"],
-            policy,
-            'add catch_up="all", or leave catch_up_limit out',
+            "catch_up_limit", options["catch_up_limit"], policy, 'add catch_up="all", or leave it out'
         )
+    if options.get("catch_up_max_age") is not None and policy.kind == "skip":
+        hint = 'with catch_up="skip", grace is the age of the oldest tick that runs'
+        raise _ignored("catch_up_max_age", options["catch_up_max_age"], policy, hint)
+    if options.get("catch_up_rate") is not None and policy.kind == "latest":
+        hint = 'add catch_up="all", or leave it out: one run stands for all missed ticks'
+        raise _ignored("catch_up_rate", options["catch_up_rate"], policy, hint)
     return policy
 
 

@@ -18,8 +18,10 @@ from evenbeat.core.records import NORMAL, Execution, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks import conversion
+from evenbeat.tasks.attempt_hooks import AttemptHooks
 from evenbeat.tasks.context import RunContext
 from evenbeat.tasks.options import NewScheduleOptions
+from evenbeat.tasks.retrying import ALWAYS, RetryRule
 from evenbeat.triggers import Trigger
 
 P = ParamSpec("P")
@@ -52,6 +54,8 @@ class Task(Generic[P, R]):
         executor: ExecutorKind | None = None,
         trigger: Trigger | None = None,
         policies: NewScheduleOptions | None = None,
+        retry_rule: RetryRule = ALWAYS,
+        unique: str | None = None,
         enqueue: Callable[[Call], Run] | None = None,
     ) -> None:
         check_task(name)
@@ -64,6 +68,12 @@ class Task(Generic[P, R]):
         self.trigger = trigger
         """The trigger of its own schedule, which a node declares under the same name when it starts."""
         self.policies: NewScheduleOptions = policies or {}
+        self.retry_rule = retry_rule
+        """Which errors are retried. In memory alone: another process may not have the classes."""
+        self.unique = unique
+        """``payload`` or a key, which no two active runs of the task share; None if they may."""
+        self.hooks = AttemptHooks()
+        """The hooks around each attempt: those of the registry, once the task is registered."""
         _refuse_unfit(function, name)
         self.executor: ExecutorKind = _executor_for(function, name, executor)
         """How it is executed."""
@@ -193,6 +203,8 @@ class Tasks:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Task[..., Any]] = {}
+        self.hooks = AttemptHooks()
+        """The hooks around each attempt of these tasks."""
 
     def add(self, task: Task[..., Any]) -> None:
         """Register a task. A module may be loaded twice; another function of the same name is refused."""
@@ -204,6 +216,7 @@ class Tasks:
                 value=task.name,
                 hint="give one of them another name: @app.task(name=…)",
             )
+        task.hooks = self.hooks
         self._by_name[task.name] = task
 
     def get(self, name: str) -> Task[..., Any] | None:

@@ -47,7 +47,8 @@ class Peak(NamedTuple):
     minutes: list[Instant]
     """The fullest first."""
     members: Positions
-    """The positions of the schedules, in the order in which they were given."""
+    """The positions of the schedules: those with few runs in the fullest minute first. A schedule that fires
+    every few seconds is in each minute, and is not what makes a peak."""
     once: Positions
     """Those of which exactly one run starts in the fullest minute."""
 
@@ -121,7 +122,8 @@ class Load:
             members = np.flatnonzero(runs[minute])
             once = np.flatnonzero(runs[minute] == 1)
             total = int(self.counts[(minute - self.start) // _MINUTE])
-            found.setdefault(members.tobytes(), Peak(total, [], members, once)).minutes.append(minute)
+            few_first = members[np.argsort(runs[minute][members], kind="stable")]
+            found.setdefault(members.tobytes(), Peak(total, [], few_first, once)).minutes.append(minute)
         return list(found.values())
 
 

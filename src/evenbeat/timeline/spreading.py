@@ -20,6 +20,8 @@ _HIGH = 5
 _WORTHWHILE = 3 / 4
 # A longer spread is not tried once the peak is that low.
 _ENOUGH = 1 / 4
+# Minutes before the peak and after the spread whose counts are returned, too.
+_MARGIN = 5
 # Schedules that are examined, over all peaks: 3 us each.
 _EXAMINED = 20_000
 
@@ -35,6 +37,12 @@ class ProposedSpread(NamedTuple):
     """How many runs start in that minute."""
     after: int
     """How many runs would start in the fullest minute until the spread has passed."""
+    start: Instant
+    """The first minute of ``minutes_before`` and ``minutes_after``."""
+    minutes_before: Counts
+    """Runs by the minute, from a little before the peak until a little after the spread."""
+    minutes_after: Counts
+    """The same with the spread."""
 
 
 class _Candidates(NamedTuple):
@@ -110,7 +118,10 @@ def _best_spread(load: Load, peak: Peak, candidates: _Candidates) -> ProposedSpr
         spread = minutes * _MINUTE
         # With neighbours that near, runs of two ticks would mix.
         fits = candidates.calm >= 2 * spread
-        counts = load.counts[first : first + minutes + 1].copy()
+        begin, inside = max(0, first - _MARGIN), min(first, _MARGIN)
+        before = load.counts[begin : first + minutes + 1 + _MARGIN]
+        whole = before.copy()
+        counts = whole[inside : inside + minutes + 1]
         if fits.sum() < 2 or len(counts) <= minutes:
             break
         later = candidates.ticks[fits] - minute + candidates.numbers[fits] % spread
@@ -118,7 +129,9 @@ def _best_spread(load: Load, peak: Peak, candidates: _Candidates) -> ProposedSpr
         counts += np.bincount(later // _MINUTE, minlength=minutes + 1)
         after = int(counts.max())
         if best is None or after < best.after:
-            best = ProposedSpread(minute, spread, candidates.positions[fits], peak.runs, after)
+            start = load.start + begin * _MINUTE
+            members = candidates.positions[fits]
+            best = ProposedSpread(minute, spread, members, peak.runs, after, start, before, whole)
         if best.after <= peak.runs * _ENOUGH:
             break
     return best if best is not None and best.after <= peak.runs * _WORTHWHILE else None

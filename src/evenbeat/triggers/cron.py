@@ -10,6 +10,7 @@ wall clock and UTC differ by a constant. What happens at its edges is the rule:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from evenbeat.triggers.zones import CALM_MARGIN, SETTLED, Zone, read_zone
 
 Gap = Literal["shift", "skip"]
 Repeat = Literal["first", "last", "both"]
+DayFields = Literal["either", "both"]
 
 # Once rules are settled, a year's clock changes follow from its calendar, and 40 years have all
 # fourteen of those.
@@ -42,6 +44,7 @@ _REPEAT_WORDS = {
     "last": "one that it repeats runs the second time",
     "both": "one that it repeats runs twice",
 }
+_DAY_FIELDS = ("either", "both")
 
 
 class Cron(Trigger, frozen=True, cache_hash=True):
@@ -231,10 +234,12 @@ class Cron(Trigger, frozen=True, cache_hash=True):
 
     def __str__(self) -> str:
         gap, repeat = _default_rule(self.expression)
+        days = self.expression.days
         options = [
             "" if self.zone.key == "UTC" else f"tz={self.zone.key}",
             "" if self.gap == gap else f"gap={self.gap}",
             "" if self.repeat == repeat else f"repeat={self.repeat}",
+            "days=both" if days.both and not (days.dom_star or days.dow_star) else "",
             "" if self.start is None else f"start={write_instant(self.start)}",
             "" if self.until is None else f"until={write_instant(self.until)}",
         ]
@@ -247,6 +252,7 @@ def cron(
     tz: str | tzinfo = "UTC",
     gap: Gap | None = None,
     repeat: Repeat | None = None,
+    days: DayFields | None = None,
     start: datetime | str | None = None,
     until: datetime | str | None = None,
 ) -> Cron | Every:
@@ -254,8 +260,9 @@ def cron(
 
     Five fields, or six with seconds first, or a macro such as ``@daily``; docs/cron.md has the
     syntax. ``gap`` (shift, skip) and ``repeat`` (first, last, both) say what a change of the clock
-    does; by default fixed times are shifted and run once, wildcards follow real time. ``start`` and
-    ``until`` are inclusive. ``@every 10s`` gives an ``Every``.
+    does; by default fixed times are shifted and run once, wildcards follow real time. ``days="both"``
+    wants days that match the day of month and the day of week; the default, ``either``, is cron's
+    rule. ``start`` and ``until`` are inclusive. ``@every 10s`` gives an ``Every``.
     """
     check_text(expression)
     if "=" in expression:
@@ -272,20 +279,22 @@ def cron(
     last = None if until is None else read_instant(until, "until", zone.info)
     every_macro = read_every_macro(expression)
     if every_macro is not None:
-        if gap is not None or repeat is not None:
-            raise InvalidTrigger(
-                expression,
-                " is a period: gap and repeat do not apply",
-                field="gap",
-                value=gap or repeat,
-                hint="leave them out",
-            )
+        for field, value in (("gap", gap), ("repeat", repeat), ("days", days)):
+            if value is not None:
+                raise InvalidTrigger(
+                    expression,
+                    f" is a period: {field} does not apply",
+                    field=field,
+                    value=value,
+                    hint="leave it out",
+                )
         return every(
             every_macro,
             start=None if first is None else from_ms(first),
             until=None if last is None else from_ms(last),
         )
-    compiled = parse_expression(expression)
+    both = days is not None and _one_of("days", days, _DAY_FIELDS) == "both"
+    compiled = parse_expression(expression, both=both)
     default_gap, default_repeat = _default_rule(compiled)
     trigger = Cron(
         compiled,
@@ -302,7 +311,7 @@ def cron(
 # A schedule is bound again whenever it fires, and all of them for each forecast: 0.1 us instead of 25 us.
 @lru_cache(maxsize=1 << 14)
 def _resolved(expression: Expression, name: str) -> Expression:
-    return parse_expression(_text(expression), name)
+    return parse_expression(_text(expression), name, both=expression.days.both)
 
 
 @lru_cache(maxsize=1 << 10)
@@ -354,7 +363,7 @@ def _check_ticks(trigger: Cron, text: str) -> None:
             )
 
 
-def _one_of(field: str, value: str, known: dict[str, str]) -> Any:
+def _one_of(field: str, value: str, known: Collection[str]) -> Any:
     if value not in known:
         raise InvalidValue(
             f"{field} {shown(value)} is not one of {', '.join(known)}", field=field, value=value

@@ -55,11 +55,8 @@ class Days(msgspec.Struct, frozen=True, cache_hash=True):
     dow: int
     dom_star: bool
     dow_star: bool
-
-    @property
-    def both(self) -> bool:
-        """Whether day-of-month and day-of-week must both match (Vixie: when either starts with ``*``)."""
-        return self.dom_star or self.dow_star
+    both: bool
+    """Whether day-of-month and day-of-week must both match: always when either starts with ``*``."""
 
     @property
     def every_day(self) -> bool:

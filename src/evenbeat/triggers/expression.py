@@ -176,10 +176,11 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
         return " ".join(texts[1:] if texts[0] == "0" else texts)
 
 
-def parse_expression(text: str, name: str | None = None) -> Expression:
+def parse_expression(text: str, name: str | None = None, *, both: bool = False) -> Expression:
     """Compile a cron text of five or six fields, or a macro.
 
     ``name`` resolves ``H``. Without it, H stays visible in the text and is hashed from no name.
+    ``both`` asks for days that match both day fields, also where neither starts with ``*``.
     """
     if len(text) > LONGEST_TEXT:
         raise too_long(text)
@@ -201,7 +202,7 @@ def parse_expression(text: str, name: str | None = None) -> Expression:
     hashed: tuple[tuple[int, str], ...] = ()
     if name is None and ("h" in text or "H" in text):
         hashed = tuple((i, write_hashed(FIELDS[i], part)) for i, part in enumerate(parts) if is_hashed(part))
-    expression = _compile(text, parts, masks, hashed)
+    expression = _compile(text, parts, masks, hashed, both)
     # With H in long lists the canonical text may be longer than the written one, and must be readable, too.
     if hashed and len(text) > _OPTIONS_TEXT and len(str(expression)) > LONGEST_TEXT - _OPTIONS_TEXT:
         raise too_long(text)
@@ -220,10 +221,12 @@ def too_long(text: str) -> InvalidTrigger:
 
 
 def _compile(
-    text: str, parts: list[str], masks: list[int], hashed: tuple[tuple[int, str], ...]
+    text: str, parts: list[str], masks: list[int], hashed: tuple[tuple[int, str], ...], both: bool
 ) -> Expression:
     seconds, minutes, hours, dom, months, dow = masks
-    days = Days(dom, months, dow, parts[3][0] in "*?", parts[5][0] in "*?")
+    dom_star, dow_star = parts[3][0] in "*?", parts[5][0] in "*?"
+    # Vixie's rule. A star makes both=True say nothing new: the two texts give equal expressions.
+    days = Days(dom, months, dow, dom_star, dow_star, both or dom_star or dow_star)
     # Days 1 to 28 are in every month, and any weekday is: only the rest needs a closer look.
     if not ((dom & _TO_28 and dow == ALL_WEEKDAYS) or dom == ALL_DAYS) and not days.possible():
         raise _never(text, parts, days)
@@ -276,8 +279,9 @@ def _wrong_count(text: str, parts: list[str]) -> InvalidTrigger:
 
 def _never(text: str, parts: list[str], days: Days) -> InvalidTrigger:
     reason = f"day of month {shown(parts[3])} and day of week {shown(parts[5])} never fall together"
-    hint = "both must match, as one of them starts with *"
-    if not Days(days.dom, days.months, ALL_WEEKDAYS, True, True).possible():
+    starred = days.dom_star or days.dow_star
+    hint = f"both must match, {'as one of them starts with *' if starred else 'by days=both'}"
+    if not Days(days.dom, days.months, ALL_WEEKDAYS, True, True, True).possible():
         names = [MONTH_NAMES[month] for month in bits(days.months)]
         *most, final = names
         those = f"{', '.join(most)} and {final} have" if most else f"{final} has"

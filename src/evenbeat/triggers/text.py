@@ -20,7 +20,7 @@ from evenbeat.triggers.expression import LONGEST_TEXT, too_long
 
 _EVERY_CALL = re.compile(r'every\("([^"]*)"\)')
 _OPTION = re.compile(r"[^\s=]*=\S*")
-_CRON_OPTIONS = ("tz", "gap", "repeat", "start", "until")
+_CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until")
 _EVERY_OPTIONS = ("start", "until")
 _AT_OPTIONS = ("tz",)
 

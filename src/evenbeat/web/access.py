@@ -7,11 +7,13 @@ that the settings name, by the address that the proxy reports.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import ipaddress
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
@@ -22,16 +24,39 @@ from evenbeat.errors import shown
 from evenbeat.web.problems import Refused
 from evenbeat.web.settings import WebSettings
 
+CSRF_HEADER = "X-CSRF-Token"
 # Seconds for which a verified token is accepted without asking the store: how long a revoked one still works.
 BELIEVED = 3.0
 # Wrong tokens that an address may send in a minute. Further requests are refused, whatever their token.
 MOST_FAILURES = 20
-_WINDOW = 60.0
+FAILURE_WINDOW = 60.0
 # The most addresses, and the most tokens, that are kept in memory.
 _REMEMBERED = 10_000
 # Peers whose addresses were read lately. Texts from headers, which may be long, are not cached.
 _CACHED = 1_000
 _WITH_PORT = re.compile(r"\A(?:([0-9.]+)|\[([0-9A-Fa-f:.]+)\])(?::[0-9]+)?\Z")
+
+
+class Session(NamedTuple):
+    """The session of a browser that logged in with a token."""
+
+    key: str
+    """The key of its record in the store."""
+    csrf: str
+    """The value that requests with the cookie must repeat in a header, unless they only read."""
+
+
+class Connection(NamedTuple):
+    """How a request reached the server."""
+
+    address: str
+    """The address by which wrong tokens are counted."""
+    is_https: bool
+    """Whether the browser speaks HTTPS, as far as the server or a named proxy knows."""
+    prefix: str
+    """The path under which another ASGI app has mounted this one; empty without one."""
+    cookie: str | None = None
+    """The cookie of a session that came with the request, valid or not; None without one."""
 
 
 class Principal(NamedTuple):
@@ -43,6 +68,8 @@ class Principal(NamedTuple):
     """The only tenant that they may see; None for all."""
     token: str | None = None
     """The id of their token; None without one."""
+    session: Session | None = None
+    """Their session; None if the request came with the token itself, or without one."""
 
     def may_see(self, tenant: str) -> bool:
         return self.tenant is None or self.tenant == tenant
@@ -53,6 +80,11 @@ LOCAL = Principal("local", "admin", None)
 
 ANYBODY = Principal("anybody", "viewer", None, token="anybody")  # noqa: S106  # the id of no token
 """Every sender without a token, where the settings ask for none. They share the limits of one token."""
+
+
+def visitor(address: str) -> Principal:
+    """Return the sender of a request to a public endpoint. An address has the limits of one token."""
+    return Principal("visitor", "viewer", None, token=f"address {address}")
 
 
 class Gate:
@@ -108,6 +140,13 @@ class Gate:
                     break
         return _counted_by.__wrapped__(peer)
 
+    def is_https(self, scheme: str, peer: str, forwarded: str | None) -> bool:
+        """Return whether the browser speaks HTTPS: to this server, or to a proxy that the settings name."""
+        if scheme == "https":
+            return True
+        said = [] if forwarded is None else [word.strip().lower() for word in forwarded.split(",")]
+        return "https" in said and self._is_proxy(peer)
+
     def _is_proxy(self, text: str) -> bool:
         address = _read_address(text)
         return address is not None and any(address in network for network in self._settings.proxies)
@@ -119,20 +158,30 @@ class Gate:
         """
         if not self._settings.needs_token:
             return LOCAL
-        self._refuse_guessing(address)
+        self.refuse_guessing(address)
         key = _digest(_secret(authorization))
         with self._lock:
             known = self._believed.get(key)
-        return _principal(known[0]) if known is not None and known[1] > self._clock() else None
+        return principal_of(known[0]) if known is not None and known[1] > self._clock() else None
 
     def authenticate(self, authorization: str | None, address: str) -> Principal:
         """Return the sender of a request, by its Authorization header. Asks the store."""
         secret = _secret(authorization)
-        token = self._verified(secret)
-        if token is None:
-            self._note_failure(address)
-            raise _unauthorized("the token is wrong, expired or revoked", "ask an admin for another one")
-        return _principal(token)
+        with self.counted(address):
+            token = self._verified(secret)
+            if token is None:
+                raise unauthorized("the token is wrong, expired or revoked", "ask an admin for another one")
+            return principal_of(token)
+
+    def check_login(self, secret: str, address: str) -> Token:
+        """Return the token that somebody logs in with. Asks the store."""
+        with self.counted(address):
+            token = self._tokens.verify(secret.strip())
+            if token is None:
+                raise unauthorized(
+                    "the token is wrong, expired or revoked", "ask an admin for another one", field="token"
+                )
+            return token
 
     def is_valid(self, principal: Principal) -> bool:
         """Return whether the token of a long request still works."""
@@ -150,12 +199,40 @@ class Gate:
                 self._believed[key] = (token, now + BELIEVED)
         return token
 
-    def _refuse_guessing(self, address: str) -> None:
+    def refuse_guessing(self, address: str) -> None:
+        """Refuse an address that has sent too many wrong tokens."""
         now = self._clock()
         with self._lock:
-            count, start = self._failures.get(address, (0, now))
-        if count >= MOST_FAILURES and now - start < _WINDOW:
-            wait = str(int(_WINDOW - (now - start)) + 1)
+            self._refuse_guessing(address, now)
+
+    @contextmanager
+    def counted(self, address: str) -> Iterator[None]:
+        """Check a token or a cookie inside. A wrong one, for which ``Refused`` is raised, stays counted.
+
+        It is counted before the check: many that come at once are not checked at once.
+        """
+        now = self._clock()
+        with self._lock:
+            count, start = self._refuse_guessing(address, now)
+            if len(self._failures) >= _REMEMBERED and address not in self._failures:
+                self._failures.clear()
+            self._failures[address] = (count + 1, start)
+        try:
+            yield
+        except Refused:
+            raise
+        except BaseException:
+            self._give_back(address, start)
+            raise
+        self._give_back(address, start)
+
+    def _refuse_guessing(self, address: str, now: float) -> tuple[int, float]:
+        """Return how many wrong tokens an address has sent, and since when. The caller holds the lock."""
+        count, start = self._failures.get(address, (0, now))
+        if now - start >= FAILURE_WINDOW:
+            return 0, now
+        if count >= MOST_FAILURES:
+            wait = str(int(FAILURE_WINDOW - (now - start)) + 1)
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too-many-failures",
@@ -163,16 +240,17 @@ class Gate:
                 hint=f"wait {wait} seconds",
                 headers={"Retry-After": wait},
             )
+        return count, start
 
-    def _note_failure(self, address: str) -> None:
-        now = self._clock()
+    def _give_back(self, address: str, start: float) -> None:
         with self._lock:
-            count, start = self._failures.get(address, (0, now))
-            if now - start >= _WINDOW:
-                count, start = 0, now
-            if len(self._failures) >= _REMEMBERED and address not in self._failures:
-                self._failures.clear()
-            self._failures[address] = (count + 1, start)
+            count, counted_since = self._failures.get(address, (0, start))
+            if counted_since != start:
+                return  # another minute has begun
+            if count > 1:
+                self._failures[address] = (count - 1, start)
+            else:
+                self._failures.pop(address, None)
 
 
 @lru_cache(_CACHED)
@@ -198,10 +276,15 @@ def _read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
     return found if found.version == 4 else found.ipv4_mapped or found
 
 
+def is_bearer(authorization: str | None) -> bool:
+    """Return whether the header Authorization has a token. A proxy may send passwords of its own in it."""
+    return authorization is not None and authorization[:7].lower() in ("bearer ", "bearer")
+
+
 def _secret(authorization: str | None) -> str:
     scheme, _, secret = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
-        raise _unauthorized("the request has no token", "send it as 'Authorization: Bearer evb_…'")
+        raise unauthorized("the request has no token", "send it as 'Authorization: Bearer evb_…'")
     return secret.strip()
 
 
@@ -210,8 +293,8 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="replace")).digest()
 
 
-def _principal(token: Token) -> Principal:
-    return Principal(token.name, token.role, token.tenant, token.id)
+def principal_of(token: Token, session: Session | None = None) -> Principal:
+    return Principal(token.name, token.role, token.tenant, token.id, session)
 
 
 def authorize(principal: Principal, needed: Role) -> None:
@@ -241,12 +324,33 @@ def foreign_tenant(principal: Principal, wanted: str | None) -> Refused:
     )
 
 
-def _unauthorized(detail: str, hint: str) -> Refused:
+def check_csrf(principal: Principal, sent: str | None) -> None:
+    """Refuse a change that comes with the cookie of a session, and not with its CSRF token.
+
+    A browser adds the cookie to any request to this host, and another site may have caused the request.
+    """
+    session = principal.session
+    if session is not None and not hmac.compare_digest(
+        session.csrf.encode(), (sent or "").encode(errors="replace")
+    ):
+        raise Refused(
+            HTTPStatus.FORBIDDEN,
+            "wrong-csrf-token",
+            "the request has the cookie of a session, and "
+            + ("no" if sent is None else "a wrong")
+            + " CSRF token",
+            field=CSRF_HEADER,
+            hint="send csrf of GET /me in this header, or a token in the header Authorization",
+        )
+
+
+def unauthorized(detail: str, hint: str, field: str = "Authorization") -> Refused:
+    """Return the answer to a sender who is not known."""
     return Refused(
         HTTPStatus.UNAUTHORIZED,
         "unauthorized",
         detail,
-        field="Authorization",
+        field=field,
         hint=hint,
         headers={"WWW-Authenticate": 'Bearer realm="evenbeat"'},
     )

@@ -24,14 +24,28 @@ from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, NAMES, RUN_ID_PAT
 from evenbeat.core.json_form import json_form
 from evenbeat.errors import EvenbeatError, shown
 from evenbeat.web import problems
-from evenbeat.web.access import ANYBODY, Principal, authorize, foreign_tenant
+from evenbeat.web.access import (
+    ANYBODY,
+    CSRF_HEADER,
+    Connection,
+    Principal,
+    authorize,
+    check_csrf,
+    foreign_tenant,
+    is_bearer,
+    visitor,
+)
 from evenbeat.web.binding import LONGEST_BODY, read_body, read_query
 from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, PREFIX, TABLE, Call, Endpoint, Reply
+from evenbeat.web.page import Dashboard, with_slash
 from evenbeat.web.problems import Refused
+from evenbeat.web.sessions import session_cookie
 from evenbeat.web.state import WebState
 
 METRICS = "/metrics"
 """The path that the settings may open to requests without a token."""
+# The most bytes in the body of a request that needs no token.
+LONGEST_PUBLIC_BODY = 10_000
 # Seconds in which the body of a request must arrive.
 BODY_PATIENCE = 30.0
 PATH_PATTERNS = {
@@ -69,7 +83,8 @@ def _rank(path: str) -> int:
 
 def _pattern(path: str) -> str:
     # The ids of ticks' runs have slashes; the ids that users choose have none.
-    return path.replace("{id}", "{id:path}") if path.startswith(f"{PREFIX}/runs/") else path
+    is_run = path.startswith((f"{PREFIX}/runs/", f"{PREFIX}/quarantine/"))
+    return path.replace("{id}", "{id:path}") if is_run else path
 
 
 def _has_verb(path: str) -> bool:
@@ -122,8 +137,7 @@ def problem_response(refused: Refused) -> Response:
 async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Request) -> Response:
     wanted = "GET" if request.method == "HEAD" else request.method
     found = methods.get(wanted)
-    is_open = found is not None and found.url == METRICS and state.settings.open_metrics
-    principal = await admitted(state, request, is_open=is_open)
+    principal = await admitted(state, request, found)
     if found is None:
         allowed = ", ".join(sorted({*methods, *(("HEAD",) if "GET" in methods else ())}))
         raise Refused(
@@ -138,13 +152,16 @@ async def _dispatch(state: WebState, methods: dict[str, Endpoint], request: Requ
     tenant = _tenant(state, principal, found, query)
     with nullcontext() if found.is_stream else state.requests.counted(principal):
         call = await _read_call(state, principal, tenant, found, query, request)
+        if found.is_public:
+            return await anyio.to_thread.run_sync(_answered, found, call, limiter=state.token_checks)
         return await run_in_threadpool(_answered, found, call)
 
 
 async def _read_call(
     state: WebState, principal: Principal, tenant: str | None, found: Endpoint, query: Any, request: Request
 ) -> Call[Any, Any]:
-    raw = await _body_in_time(request) if found.method != "GET" else b""
+    longest = LONGEST_PUBLIC_BODY if found.is_public else LONGEST_BODY
+    raw = await _body_in_time(request, longest) if found.method != "GET" else b""
     body = read_body(raw, request.headers.get("content-type", ""), found.body, found.query)
     return Call(
         state=state,
@@ -156,6 +173,7 @@ async def _read_call(
         body=body,
         if_revision=_if_revision(request, found),
         idempotency_key=_idempotency_key(request, found),
+        connection=partial(_connection, state, request),
         last_event_id=request.headers.get("last-event-id"),
         accept=request.headers.get("accept", ""),
     )
@@ -176,13 +194,17 @@ def _answered(found: Endpoint, call: Call[Any, Any]) -> Response:
 def _handled(found: Endpoint, call: Call[Any, Any]) -> Reply:
     with acting_as(call.principal.name, "api"):
         reply = found.handler(call)
+    if found.changes_schedules:
+        call.state.costly.forget()
     return reply if isinstance(reply, Reply) else Reply(reply, found.status)
 
 
 def _check_path(parameters: Mapping[str, str]) -> None:
     """Refuse a name or id in the path that no schedule or run can have."""
-    for name, value in parameters.items():
-        if not PATH_PATTERNS[name].fullmatch(value):
+    for name, pattern in PATH_PATTERNS.items():
+        value = parameters.get(name)
+        # Other parameters belong to the path under which this app is mounted.
+        if value is not None and not pattern.fullmatch(value):
             raise Refused(
                 HTTPStatus.BAD_REQUEST,
                 "invalid-value",
@@ -193,16 +215,20 @@ def _check_path(parameters: Mapping[str, str]) -> None:
             )
 
 
-async def admitted(state: WebState, request: Request, *, is_open: bool = False) -> Principal:
-    """Return the sender of the request, after the checks of its origin and its token. ``is_open``: a request
-    without a token is accepted."""
+async def admitted(state: WebState, request: Request, found: Endpoint | None = None) -> Principal:
+    """Return the sender of the request, after the checks of its origin and of its token or session."""
     headers = request.headers
     state.gate.check_origin(headers.get("host"), headers.get("origin"))
-    peer = request.client.host if request.client is not None else ""
-    # Some proxies append a header of their own to the one that the client sent.
-    forwarded = ", ".join(headers.getlist("x-forwarded-for")) or None
-    address = state.gate.address(peer, forwarded)
+    address = _address(state, request)
+    if found is not None and found.is_public:
+        state.gate.refuse_guessing(address)
+        return visitor(address)
     authorization = headers.get("authorization")
+    if not is_bearer(authorization) and state.settings.needs_token:
+        cookie = session_cookie(headers.getlist("cookie"))
+        if cookie is not None:
+            return await _admitted_by_cookie(state, request, cookie, address)
+    is_open = found is not None and found.url == METRICS and state.settings.open_metrics
     if is_open and authorization is None:
         return ANYBODY
     known = state.gate.recognise(authorization, address)
@@ -211,6 +237,38 @@ async def admitted(state: WebState, request: Request, *, is_open: bool = False) 
     # Threads of their own: while the store is slow, senders without a token leave the others theirs.
     return await anyio.to_thread.run_sync(
         state.gate.authenticate, authorization, address, limiter=state.token_checks
+    )
+
+
+async def _admitted_by_cookie(state: WebState, request: Request, cookie: str, address: str) -> Principal:
+    state.gate.refuse_guessing(address)
+    principal = state.sessions.recognise(cookie)
+    if principal is None:
+        principal = await anyio.to_thread.run_sync(
+            state.sessions.authenticate, cookie, address, limiter=state.token_checks
+        )
+    if request.method not in ("GET", "HEAD"):
+        check_csrf(principal, request.headers.get(CSRF_HEADER))
+    return principal
+
+
+def _address(state: WebState, request: Request) -> str:
+    # Some proxies append a header of their own to the one that the client sent.
+    forwarded = ", ".join(request.headers.getlist("x-forwarded-for")) or None
+    return state.gate.address(_peer(request), forwarded)
+
+
+def _peer(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _connection(state: WebState, request: Request) -> Connection:
+    said = ", ".join(request.headers.getlist("x-forwarded-proto")) or None
+    return Connection(
+        _address(state, request),
+        state.gate.is_https(request.scope.get("scheme", "http"), _peer(request), said),
+        request.scope.get("root_path", ""),
+        session_cookie(request.headers.getlist("cookie")),
     )
 
 
@@ -235,10 +293,10 @@ def _tenant(state: WebState, principal: Principal, found: Endpoint, query: objec
     return wanted
 
 
-async def _body_in_time(request: Request) -> bytes:
+async def _body_in_time(request: Request, longest: int) -> bytes:
     try:
         with anyio.fail_after(BODY_PATIENCE):
-            return await _body(request)
+            return await _body(request, longest)
     except TimeoutError:
         raise Refused(
             HTTPStatus.REQUEST_TIMEOUT,
@@ -248,16 +306,16 @@ async def _body_in_time(request: Request) -> bytes:
         ) from None
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, longest: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > LONGEST_BODY:
+        if size > longest:
             raise Refused(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 "body-too-large",
-                f"the body is longer than {LONGEST_BODY:,} bytes",
+                f"the body is longer than {longest:,} bytes",
                 headers={"Connection": "close"},
             )
         parts.append(part)
@@ -297,8 +355,8 @@ def _idempotency_key(request: Request, found: Endpoint) -> str | None:
     return key
 
 
-def starlette_app(state: WebState, more: Iterable[Route] = ()) -> Starlette:
-    """Return the ASGI app with all endpoints; paths that do not exist need a token, too."""
+def starlette_app(state: WebState, dashboard: Dashboard, more: Iterable[Route] = ()) -> Starlette:
+    """Return the ASGI app with all endpoints and the dashboard. Paths that do not exist need a token, too."""
 
     async def missing(request: Request) -> Response:
         await admitted(state, request)
@@ -309,12 +367,29 @@ def starlette_app(state: WebState, more: Iterable[Route] = ()) -> Starlette:
             hint=f"GET {PREFIX}/openapi.json lists the paths",
         )
 
-    made = [*more, *routes(state), _route(state, "/{path:path}", missing)]
+    def public(answer: Callable[[Request], Response | None]) -> Respond:
+        async def respond(request: Request) -> Response:
+            state.gate.check_origin(request.headers.get("host"), request.headers.get("origin"))
+            found = answer(request) if request.method in ("GET", "HEAD") else None
+            return await missing(request) if found is None else found
+
+        return respond
+
+    # The files of the dashboard come after the API, which browsers ask for far more often.
+    made = [
+        *more,
+        *routes(state),
+        _route(state, "/", public(dashboard.page)),
+        _route(state, "/assets/{file}", public(dashboard.asset)),
+        _route(state, "/{path:path}", missing),
+    ]
     for route in made:
         # Starlette's patterns also match a path with a line break at its end, and none with one inside.
         route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
     app = Starlette(routes=made)
-    app.router.default = _Missing(state, missing, app.router.not_found)
+    # Starlette itself would redirect /jobs to /jobs/ before the check of the host.
+    app.router.redirect_slashes = False
+    app.router.default = _Missing(state, public(with_slash), app.router.not_found)
     return app
 
 

@@ -1,8 +1,9 @@
-"""The web app: the API of one scheduler, for a server or for another ASGI app."""
+"""The web app: the API and the dashboard of one scheduler, for a server or for another ASGI app."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from starlette.types import Receive, Scope, Send
 
@@ -13,29 +14,52 @@ from evenbeat.web.endpoints import (
     about,
     alerts,
     audit,
+    cells,
     doctor,
     events,
     figures,
+    limits,
     metrics,
+    order,
     runs,
     schedules,
+    session,
+    tenants,
     tokens,
     why,
 )
 from evenbeat.web.health import health_routes
+from evenbeat.web.page import BUILT, Dashboard
 from evenbeat.web.settings import WebSettings, read_settings
 from evenbeat.web.state import WebState
 
-ENDPOINTS = (schedules, runs, why, figures, metrics, alerts, doctor, audit, events, tokens, about)
+ENDPOINTS = (
+    schedules,
+    runs,
+    why,
+    cells,
+    figures,
+    metrics,
+    limits,
+    alerts,
+    doctor,
+    order,
+    audit,
+    events,
+    tenants,
+    tokens,
+    session,
+    about,
+)
 """The modules whose endpoints are served."""
 
 
 class WebApp:
     """An ASGI app. It reads the store when the first request comes, and stops reading when it is closed."""
 
-    def __init__(self, app: Scheduler, settings: WebSettings) -> None:
+    def __init__(self, app: Scheduler, settings: WebSettings, dashboard: Path = BUILT) -> None:
         self.state = WebState(app, settings)
-        self._app = starlette_app(self.state, health_routes(self.state))
+        self._app = starlette_app(self.state, Dashboard(dashboard), health_routes(self.state))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
@@ -60,12 +84,13 @@ def web_app(
     public_url: str | None = None,
     allow_private_webhooks: Iterable[str] | None = None,
 ) -> WebApp:
-    """Return the API of a scheduler as an ASGI app, to be mounted under any path.
+    """Return the API and the dashboard of a scheduler as an ASGI app, to be mounted under any path.
 
     ``hosts`` are the accepted Host headers, besides loopback names, with the port unless it is the scheme's
-    own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For is believed. Without
-    ``needs_token`` everybody who reaches the app is an admin: only for servers on a loopback address. With
-    ``open_metrics``, ``GET /metrics`` needs no token; ``metrics_schedules`` is the bound of ``app.metrics``.
+    own. ``proxies`` are addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are
+    believed. Without ``needs_token`` everybody who reaches the app is an admin: only for servers on a
+    loopback address. With ``open_metrics``, ``GET /metrics`` needs no token; ``metrics_schedules`` is the
+    bound of ``app.metrics``.
 
     ``public_url`` and ``allow_private_webhooks`` override the options of the scheduler for alerts that this
     process sends.

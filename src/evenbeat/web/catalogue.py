@@ -81,6 +81,10 @@ class Catalogue:
             raise StoreUnavailable("the schedules are still being read from the store; try again")
         return search(snapshot, query, late)
 
+    def entries(self) -> list[Entry]:
+        """Return the entries of all schedules, which nothing changes; none before the first refresh."""
+        return [] if self._snapshot is None else self._snapshot.orders["name"]
+
     def load(self, store: Store) -> None:
         """Read all schedules, unless a refresh has done so. Of several requests at once, one reads them."""
         with self._refreshing:

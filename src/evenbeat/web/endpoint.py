@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, 
 import msgspec
 
 from evenbeat.core.tokens import Role
-from evenbeat.web.access import Principal
+from evenbeat.web.access import Connection, Principal
 from evenbeat.web.binding import Nothing
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Call(NamedTuple, Generic[Q, B]):
     if_revision: int | None
     """The revision that If-Match names; None if there is none."""
     idempotency_key: str | None
+    connection: Callable[[], Connection]
+    """Returns how the request reached the server."""
     last_event_id: str | None = None
     accept: str = ""
     """The value of the header Accept."""
@@ -90,11 +92,18 @@ class Endpoint(NamedTuple):
     """Whether its answer goes on for long. It counts as a stream, not as a request."""
     is_at_root: bool
     """Whether its path is not below ``/api/v1``: a program expects it elsewhere."""
+    is_public: bool
+    """Whether it needs no token. It then ignores the one that a request has."""
 
     @property
     def url(self) -> str:
         """Its whole path."""
         return self.path if self.is_at_root else PREFIX + self.path
+
+    @property
+    def changes_schedules(self) -> bool:
+        """Whether a request to it may change schedules."""
+        return self.method != "GET" and "schedules" in self.path.split("/")
 
     @property
     def group(self) -> str:
@@ -120,6 +129,7 @@ def endpoint(
     is_idempotent: bool = False,
     is_stream: bool = False,
     is_at_root: bool = False,
+    is_public: bool = False,
 ) -> Callable[[Callable[[Call[Q, B]], object]], Callable[[Call[Q, B]], object]]:
     """Register a function as an endpoint. The first line of its docstring is its summary.
 
@@ -145,6 +155,7 @@ def endpoint(
                 is_idempotent,
                 is_stream,
                 is_at_root,
+                is_public,
             )
         )
         return handler

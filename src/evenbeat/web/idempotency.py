@@ -43,7 +43,8 @@ def add_run(call: Call[Any, Any], add: Callable[..., Run], *args: Any, **options
     except RunExists:  # not without a key: a new id is chosen then
         raise _used_twice(call) from None
     given = call.body.payload
-    if key is not None and given is not None and given != run.payload:
+    # Another id: the run that has the unique key.
+    if run.id == run_id and given is not None and given != run.payload:
         raise _used_twice(call)
     return run
 

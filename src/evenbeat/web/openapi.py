@@ -10,9 +10,11 @@ import msgspec
 
 from evenbeat import __version__
 from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, RUN_ID_PATTERN
+from evenbeat.web.access import CSRF_HEADER
 from evenbeat.web.binding import Nothing
 from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, TABLE, Endpoint
 from evenbeat.web.problems import MEDIA_TYPE, Problem
+from evenbeat.web.sessions import COOKIE
 
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "name": {
@@ -43,6 +45,15 @@ _IDEMPOTENCY = {
     "description": "A text of your own. A repeated request with the same key adds nothing.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": KEY_PATTERN},
 }
+_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": f"Set by POST /session. Changes also need the header {CSRF_HEADER}: csrf of GET /me.",
+    },
+}
 
 
 def document(endpoints: Iterable[Endpoint] = TABLE) -> dict[str, Any]:
@@ -65,12 +76,9 @@ def document(endpoints: Iterable[Endpoint] = TABLE) -> dict[str, Any]:
             "version": __version__,
             "description": "Schedules, runs and what became of them.",
         },
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"session": []}],
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
     }
 
 
@@ -91,6 +99,8 @@ def _operation(each: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
         "parameters": _parameters(each),
         "responses": {str(int(each.status)): answer, "default": problem},
     }
+    if each.is_public:
+        operation["security"] = []
     if each.body is not Nothing:
         has_required = any(field.required for field in msgspec.structs.fields(each.body))
         operation["requestBody"] = {
@@ -103,7 +113,7 @@ def _operation(each: Endpoint, schema_of: dict[Any, Any]) -> dict[str, Any]:
 def _description(each: Endpoint) -> str:
     doc = (each.handler.__doc__ or "").partition("\n")[2]
     rest = re.sub(r"[ \t]*\n[ \t]+", "\n", doc).strip()
-    role = f"Needs the role {each.role}."
+    role = "Needs no token." if each.is_public else f"Needs the role {each.role}."
     return f"{rest}\n\n{role}" if rest else role
 
 

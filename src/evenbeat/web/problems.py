@@ -17,7 +17,13 @@ from evenbeat.errors import (
     EvenbeatError,
     InvalidTrigger,
     InvalidValue,
+    LimitNotFound,
     LockHeld,
+    QuarantineNotFound,
+    QuarantineRefused,
+    QuotaExceeded,
+    QuotaNotFound,
+    RetentionRuleNotFound,
     RunExists,
     RunNotFound,
     RunRefused,
@@ -28,6 +34,7 @@ from evenbeat.errors import (
     ScheduleTooNew,
     SchemaTooNew,
     StoreUnavailable,
+    TenantNotFound,
     TokenNotFound,
     TooLarge,
     shown,
@@ -92,7 +99,14 @@ _STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
     (ScheduleNotFound, HTTPStatus.NOT_FOUND),
     (RunNotFound, HTTPStatus.NOT_FOUND),
     (TokenNotFound, HTTPStatus.NOT_FOUND),
+    (LimitNotFound, HTTPStatus.NOT_FOUND),
     (AlertNotFound, HTTPStatus.NOT_FOUND),
+    (RetentionRuleNotFound, HTTPStatus.NOT_FOUND),
+    (QuarantineNotFound, HTTPStatus.NOT_FOUND),
+    (QuarantineRefused, HTTPStatus.CONFLICT),
+    (TenantNotFound, HTTPStatus.NOT_FOUND),
+    (QuotaNotFound, HTTPStatus.NOT_FOUND),
+    (QuotaExceeded, HTTPStatus.CONFLICT),
     (AlertExists, HTTPStatus.CONFLICT),
     (ChannelInUse, HTTPStatus.CONFLICT),
     (AlertChanged, HTTPStatus.PRECONDITION_FAILED),
@@ -131,11 +145,17 @@ def refusal(error: EvenbeatError) -> Refused:
         return Refused(status, kind, str(error), hint="GET /api/v1/schedules lists the schedules")
     if isinstance(error, RunNotFound):
         return Refused(status, kind, str(error), hint="GET /api/v1/runs lists the runs")
+    if isinstance(error, LimitNotFound):
+        # The message of the error may name a limit of another tenant.
+        problem = f"there is no limit {shown(error.limit)}"
+        return Refused(status, kind, problem, hint="GET /api/v1/limits lists the limits")
     if isinstance(error, ScheduleExists):
         # The message of the error names methods of Python.
         problem = f"schedule {shown(error.name)} of tenant {shown(error.tenant)} exists already"
         hint = "PATCH its path to change it, or choose another name"
         return Refused(status, kind, problem, field="name", value=error.name, hint=hint)
+    if isinstance(error, QuotaExceeded):
+        return Refused(status, kind, str(error), field="tenant", value=error.tenant)
     if isinstance(error, AlertExists):
         return Refused(status, kind, str(error), field="name", value=error.name)
     if isinstance(error, OUTAGES):

@@ -119,6 +119,7 @@ class WebServer:
     def __init__(self, web: WebApp, bound: socket.socket) -> None:
         host, port = bound.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.places = f"Evenbeat's dashboard is at {self.url}/, its API at {self.url}/api/v1"
         self._web = web
         self._socket = bound
         config = uvicorn.Config(

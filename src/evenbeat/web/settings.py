@@ -28,7 +28,8 @@ class WebSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The accepted values of the Host header, besides loopback names: ``jobs.example.com``, with the port
     unless it is the scheme's own."""
     proxies: tuple[Network, ...] = ()
-    """Proxies whose X-Forwarded-For is believed. Others are answered as if they had sent none."""
+    """Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed. Others are answered as if they had
+    sent none."""
     open_metrics: bool = False
     """Whether ``GET /metrics`` needs no token."""
     metrics_schedules: int = MOST_SCHEDULES

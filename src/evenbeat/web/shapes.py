@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,7 +14,9 @@ from evenbeat.core.json_form import json_form
 from evenbeat.core.json_text import encode, is_nested_deeper
 from evenbeat.core.masking import masked, masked_text
 from evenbeat.core.option import Option
-from evenbeat.core.results import Run, Schedule, ScheduleStats
+from evenbeat.core.quarantine import QuarantinedRow
+from evenbeat.core.rates import LONGEST_RATE
+from evenbeat.core.results import RecentRun, Run, Schedule, ScheduleStats
 from evenbeat.web.access import Principal
 from evenbeat.web.binding import MOST_NESTED
 from evenbeat.web.bodies import Seconds, body_of
@@ -44,10 +46,25 @@ TriggerText: TypeAlias = Annotated[
 ]
 
 
+Zone = Annotated[
+    str, Meta(min_length=1, max_length=100, description="An IANA name; by default the trigger's zone.")
+]
+
+
 class TenantQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names the tenant; by default that of the token, or of the app."""
 
     tenant: Label | UnsetType = UNSET
+
+
+class ZoneQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names the tenant, and the zone of the times in the sentences of the answer."""
+
+    tz: Zone | UnsetType = UNSET
+
+    @property
+    def zone(self) -> str | None:
+        return None if self.tz is UNSET else self.tz
 
 
 class TenantsQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,38 +98,61 @@ def _option_type(option: Option) -> Any:
         "priority": Annotated[int, Meta(ge=0, le=9)] | Literal["low", "normal", "high"],
         "text": Annotated[str, Meta(max_length=option.high or 1000)],
         "flag": bool,
+        "rate": Annotated[str, Meta(min_length=1, max_length=LONGEST_RATE)],
     }
     kind = Literal[option.choices] if option.kind == "choice" else kinds[option.kind]
     return Annotated[kind | None if option.is_optional else kind, Meta(description=words)]
 
 
-SCHEDULE = body_of(Schedule, payload_text=str | None, stats=body_of(ScheduleStats))
+SCHEDULE = body_of(
+    Schedule,
+    payload_text=str | None,
+    stats=body_of(ScheduleStats),
+    recent=Annotated[
+        list[body_of(RecentRun)] | None,  # type: ignore[misc]  # made at run time
+        Meta(description="Its last runs, the oldest first; null unless the query asks for them."),
+    ],
+)
 RUN = body_of(
     Run, payload_text=str | None, result_text=str | None, lateness=Seconds | None, duration=Seconds | None
 )
 
+# What users wrote about a schedule, and what went wrong with it.
+_TEXTS = ("description", "pause_note", "words", "last_error", "damage")
 
-def schedule_body(principal: Principal, schedule: Schedule, stats: ScheduleStats) -> msgspec.Raw:
+
+def schedule_body(
+    principal: Principal, schedule: Schedule, stats: ScheduleStats, recent: Sequence[RecentRun] | None = None
+) -> msgspec.Raw:
     """Return a schedule as SCHEDULE describes it, masked for viewers.
 
     It is encoded here, once: ``json_form`` would convert a dictionary again with its page.
     """
     body = _values(principal, schedule, "payload")
     edited = {name: _visible(principal, name, value) for name, value in schedule.edited.items()}
-    errors = {name: with_masked_texts(principal, body[name]) for name in ("last_error", "damage")}
+    texts = {name: with_masked_texts(principal, body[name]) for name in _TEXTS}
     if principal.tenant is not None:
         # A hint names a task of the nodes, which only tokens for all tenants see.
         body["warnings"] = [{**warning, "hint": None} for warning in body["warnings"]]
     figures = with_masked_texts(principal, stats)
-    return msgspec.Raw(msgspec.json.encode({**body, **errors, "edited": _exact(edited), "stats": figures}))
+    runs = None if recent is None else [json_form(run) for run in recent]
+    whole = {**body, **texts, "edited": _exact(edited), "stats": figures, "recent": runs}
+    return msgspec.Raw(msgspec.json.encode(whole))
 
 
 def run_body(principal: Principal, run: Run) -> msgspec.Raw:
     """Return a run as RUN describes it, masked for viewers."""
     body = _values(principal, run, "payload", "result")
-    errors = {name: with_masked_texts(principal, body[name]) for name in ("error", "attempts")}
+    errors = {name: with_masked_texts(principal, body[name]) for name in ("error", "attempts", "progress")}
     spans = {"lateness": json_form(run.lateness), "duration": json_form(run.duration)}
     return msgspec.Raw(msgspec.json.encode({**body, **errors, **spans}))
+
+
+def quarantined_body(principal: Principal, row: QuarantinedRow) -> dict[str, Any]:
+    """Return a quarantined row, masked for viewers."""
+    fields = {name: _visible(principal, name, value) for name, value in row.fields.items()}
+    body: dict[str, Any] = with_masked_texts(principal, msgspec.structs.replace(row, fields={}))
+    return {**body, "fields": _exact(fields)}
 
 
 def entry_body(entry: AuditEntry) -> dict[str, Any]:

@@ -8,13 +8,17 @@ from typing import Any
 import anyio
 
 from evenbeat.alerts.service import AlertService
+from evenbeat.app.attention import AttentionReader
 from evenbeat.app.scheduler import Scheduler
-from evenbeat.web.access import Gate
+from evenbeat.core.attention import Attention
+from evenbeat.web.access import Gate, Principal
 from evenbeat.web.catalogue import Catalogue, late_keys
 from evenbeat.web.changes import ChangeWatch
+from evenbeat.web.costly import CostlyAnswers
 from evenbeat.web.limits import REQUESTS_OF_TOKEN, STREAMS, STREAMS_OF_TOKEN, TOKEN_CHECKS, Limit
 from evenbeat.web.outages import OutageLog
 from evenbeat.web.search import CataloguePage, CatalogueQuery
+from evenbeat.web.sessions import Sessions
 from evenbeat.web.settings import WebSettings
 from evenbeat.web.streams import Hub
 
@@ -26,12 +30,15 @@ class WebState:
         self.app = app
         self.settings = settings
         self.gate = Gate(app.tokens, settings)
+        self.sessions = Sessions(app, self.gate)
         self.hub = Hub()
         self.requests = Limit("requests", REQUESTS_OF_TOKEN)
         self.streams = Limit("streams", STREAMS_OF_TOKEN, STREAMS)
         self.token_checks = anyio.CapacityLimiter(TOKEN_CHECKS)
         self.outages = OutageLog()
+        self.costly = CostlyAnswers()
         self._catalogue = Catalogue()
+        self._attention = AttentionReader(lambda: app.store)
         self._watch: ChangeWatch | None = None
         self._alerts: AlertService | None = None
         self._starting = threading.Lock()
@@ -54,6 +61,10 @@ class WebState:
                 # Opens the store in the thread, which retries while the store is unavailable.
                 self._alerts.start(lambda: self.app.store.now())
 
+    def still_admits(self, principal: Principal) -> bool:
+        """Return whether the token and the session of a long request still work. Asks the store."""
+        return self.gate.is_valid(principal) and self.sessions.is_valid(principal)
+
     def search(self, query: CatalogueQuery) -> CataloguePage:
         """Return the keys of a page of schedules, as they were a second or two ago."""
         self.watch()
@@ -63,6 +74,13 @@ class WebState:
             return self._catalogue.search(query)
         store = self.app.store
         return self._catalogue.search(query, late_keys(store, store.now(), query.tenant))
+
+    def attention(self, tenant: str | None) -> Attention:
+        """Return what needs somebody now, of one tenant or of all."""
+        self.watch()
+        if not self._catalogue.is_loaded:
+            self._catalogue.load(self.app.store)
+        return self._attention.read(tenant, self._catalogue.entries())
 
     def document(self) -> dict[str, Any]:
         """Return the OpenAPI document."""

@@ -142,7 +142,8 @@ class Alerts:
         """
         owner = owner_from(self._session, tenant, all_tenants)
         read = reports.open_incidents if open else reports.past_incidents
-        return read(self._session.store(), owner, check_limit(limit))
+        store = self._session.store()
+        return reports.with_delivery(store, owner, read(store, owner, check_limit(limit)))
 
     def deliveries(
         self,

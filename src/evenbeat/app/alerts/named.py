@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from evenbeat.app.audit import audited
+from evenbeat.app.audit import write_audited
 from evenbeat.app.session import AppSession
 from evenbeat.core.alerts import MOST_RULES
 from evenbeat.core.audits import AuditAction
@@ -226,16 +226,7 @@ class NamedRecords(Generic[B]):
         If the process dies in between, an entry names a change that did not take effect: better than a change
         of which nobody knows the origin.
         """
-        store = self._session.store()
-        entries = audited(change, store.now())
-        for entry in entries:
-            store.put_record(entry)
-        if write():
-            store.hint()
-            return True
-        for entry in entries:
-            store.delete_record(entry.kind, entry.tenant, entry.key, entry.version)
-        return False
+        return write_audited(self._session.store(), change, write)
 
 
 def owner_from(session: AppSession, tenant: str | None, all_tenants: bool) -> str | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
+from itertools import islice, takewhile
 
-from evenbeat.core.alerts import Delivery, Incident
-from evenbeat.core.ids import instant_of
-from evenbeat.core.instants import Instant, from_ms
+from msgspec.structs import replace
+
+from evenbeat.core.alerts import AnnouncementState, Delivery, DeliveryState, Incident
+from evenbeat.core.ids import first_key_of, instant_of
+from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.core.records import Record
 from evenbeat.rules.alert_records import (
     ALL,
@@ -27,6 +30,8 @@ from evenbeat.stores.base import Store
 from evenbeat.stores.newest_records import Range, newest_of_all_tenants
 
 _BATCH = 500
+RETRIED, GIVEN_UP = 600_000, 86_400_000
+"""How long an alert may be retried, and for how long it counts that one was given up, in milliseconds."""
 MOST_OPEN = 10_000
 """How many open incidents one call reads."""
 
@@ -68,6 +73,58 @@ def deliveries(store: Store, tenant: str | None, limit: int, after: str | None) 
             if len(found) == limit:
                 break
     return found
+
+
+def with_delivery(store: Store, tenant: str | None, incidents: list[Incident]) -> list[Incident]:
+    """Return the incidents with what became of their newest announcements. Reads a bounded number of
+    deliveries."""
+    if not any(incident.announced for incident in incidents):
+        return incidents
+    newest: dict[str, tuple[Instant, set[DeliveryState]]] = {}
+    for each in deliveries(store, tenant, _BATCH, None):
+        if each.incident is not None:
+            # The deliveries of one announcement have the same time in their ids.
+            at, states = newest.setdefault(each.incident, (instant_of(each.id), set()))
+            if at == instant_of(each.id):
+                states.add(each.state)
+    return [
+        replace(incident, delivery=_state_of(newest[incident.id][1])) if incident.id in newest else incident
+        for incident in incidents
+    ]
+
+
+def undelivered(store: Store, tenant: str | None, now: Instant) -> list[Delivery]:
+    """Return deliveries on channels of a tenant, or on all channels (None), that were given up in the last 24
+    hours or have been retried for more than 10 minutes. Reads at most 500 of each kind."""
+    retrying = store.find_records(PENDING, tenant, start=first_key_of(now - RETRIED), limit=_BATCH)
+    logged = islice(_newest(store, LOG, tenant, None, _BATCH), _BATCH)
+    # A delivery is given up a day after it began at the latest.
+    over = takewhile(lambda record: instant_of(record.key) >= now - 2 * GIVEN_UP, logged)
+    found: dict[str, Delivery] = {}
+    for record in (*retrying, *over):
+        each = _delivery(record, tenant)
+        if each is None or (tenant is not None and each.owner != tenant):
+            continue
+        if _is_undelivered(each, now):
+            found[each.id] = each
+        else:
+            # A sender writes the log, and then deletes the pending record.
+            found.pop(each.id, None)
+    return list(found.values())
+
+
+def _is_undelivered(each: Delivery, now: Instant) -> bool:
+    if each.error is None:
+        return False
+    if each.state == "pending":
+        return to_ms(each.created_at) <= now - RETRIED
+    return each.state == "failed" and to_ms(each.last_try_at or each.created_at) >= now - GIVEN_UP
+
+
+def _state_of(states: Collection[DeliveryState]) -> AnnouncementState:
+    if "failed" in states:
+        return "given_up"
+    return "waiting" if "pending" in states else "sent"
 
 
 def delivery(store: Store, tenant: str | None, key: str) -> Delivery | None:

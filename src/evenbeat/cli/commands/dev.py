@@ -34,7 +34,7 @@ _ALERTS = ("public_url", "allow_private_webhooks")
 @click.command("dev")
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-reload", is_flag=True, help="Don't restart the app when a file changes.")
-@click.option("--no-web", is_flag=True, help="Don't serve the REST API.")
+@click.option("--no-web", is_flag=True, help="Don't serve the dashboard and the REST API.")
 @setting_flags(*_ALERTS)
 @click.option(
     "--once", type=int, hidden=True, help="The descriptor that is closed when the watching process ends."
@@ -46,8 +46,8 @@ def command(app: str | None, no_reload: bool, no_web: bool, once: int | None, **
     "app" names it, too. The app runs in one process with a ticker and a worker; in production use 'evenbeat
     run'.
 
-    The REST API is served beside it, on a loopback address and without tokens, if the extra "web" is
-    installed.
+    The dashboard and the REST API are served beside it, on a loopback address and without tokens, if the
+    extra "web" is installed.
     """
     from evenbeat.cli.store_input import settings_here
 
@@ -111,7 +111,7 @@ def _started_web(app: Scheduler, settings: Settings, write: Callable[[str], None
         from evenbeat.web import web_app
         from evenbeat.web.serving import CannotListen, WebServer, check_bind, listen
     except ModuleNotFoundError as error:
-        write(f"no REST API: {error.name} is not installed (pip install 'evenbeat[web]')")
+        write(f"no dashboard: {error.name} is not installed (pip install 'evenbeat[web]')")
         return None
     web = web_app(
         app, needs_token=False, **{name: settings[name] for name in _ALERTS if settings.is_set(name)}
@@ -124,7 +124,7 @@ def _started_web(app: Scheduler, settings: Settings, write: Callable[[str], None
         bound = listen(host, 0)  # another app is being developed on this machine
     server = WebServer(web, bound)
     server.start()
-    write(f"REST API: {server.url}/api/v1")
+    write(server.places)
     return server
 
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evenbeat.app.acting import acting_as, this_user
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.layout import styled
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
 from evenbeat.core.clocks import wall_clock
-from evenbeat.core.json_form import json_form
-from evenbeat.doctor import Finding, Repaired, diagnose, repair, safety_findings
+from evenbeat.doctor import Finding, diagnose, safety_findings
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.observe.phrases import count
 from evenbeat.stores.base import Schema, Store
@@ -29,22 +27,18 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 @click.command("doctor")
 @click.argument("url", required=False)
-@click.option("--repair", "repairs", is_flag=True, help="Repair what is safe to repair, then check.")
 @store_option
 @json_option
-def command(url: str | None, repairs: bool, store: str | None, as_json: bool) -> ExitCode:
+def command(url: str | None, store: str | None, as_json: bool) -> ExitCode:
     """Check the store, and whether nodes work on it.
 
     Checks the store at URL, by default that of the settings, for all tenants. The exit code is 1 if a check
     failed; warnings alone are 0.
 
-    --repair queues runs without a live worker again, cancels queued runs of ticks that were settled already,
-    and wakes schedules that don't fire although they can be planned. Rows that can't be read are left to you.
-    'evenbeat audit --action repair --all-tenants' shows what it changed.
+    'evenbeat repair' mends duplicates and stuck rows; 'evenbeat quarantine' is about rows that can't be read.
     """
     settings = settings_here(store=url or store)
     database, where = find_store(settings, empty=True, is_argument=url is not None)
-    done: Repaired | None = None
     # The table below has the warnings that the store logs when it is opened.
     log = logging.getLogger("evenbeat.store")
     before = log.level
@@ -52,9 +46,6 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     try:
         findings = list(_store_checks(database, where))
         if all(finding.level != "fail" and finding.facts.get("schema") != 0 for finding in findings):
-            if repairs:
-                with acting_as(this_user(), "cli"):
-                    done = repair(database)
             findings += diagnose(database, wall_clock())
     finally:
         database.close()
@@ -62,8 +53,6 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     failed = sum(1 for finding in findings if finding.level == "fail")
 
     def people() -> Iterable[RenderableType]:
-        if done is not None:
-            yield from _repair_words(done)
         yield _table(findings)
         yield ""
         warned = sum(1 for finding in findings if finding.level == "warn")
@@ -76,7 +65,6 @@ def command(url: str | None, repairs: bool, store: str | None, as_json: bool) ->
     answer(
         {
             "ok": not failed,
-            "repaired": json_form(done),
             "checks": [
                 {
                     "check": finding.check,
@@ -146,15 +134,3 @@ def _table(findings: list[Finding]) -> RenderableType:
         if finding.hint is not None:
             table.add_row("", "", styled((finding.hint, "cyan")))
     return table
-
-
-def _repair_words(done: Repaired) -> Iterator[RenderableType]:
-    if done.requeued:
-        yield f"queued again: {', '.join(done.requeued)}"
-    if done.cancelled:
-        yield f"cancelled, since their ticks were settled already: {', '.join(done.cancelled)}"
-    if done.woken:
-        yield f"woken: {', '.join(done.woken)}"
-    if not done.requeued and not done.cancelled and not done.woken:
-        yield "there was nothing to repair"
-    yield ""

@@ -24,7 +24,7 @@ _WEB = ("web_host", "web_port", "web_hosts", "web_proxies", "web_metrics", "metr
 @click.argument("app", metavar="[APP]", required=False)
 @click.option("--no-ticker", is_flag=True, help="Fire no schedules: only execute runs.")
 @click.option("--no-worker", is_flag=True, help="Execute no runs: only fire schedules.")
-@click.option("--web", is_flag=True, help="Serve the REST API, too, in a process of its own.")
+@click.option("--web", is_flag=True, help="Serve the dashboard and the REST API in a process of their own.")
 @setting_flags("processes", *NODE, "wait_for_store", *_HEALTH, *_WEB, "log_format", "log_level")
 def command(app: str | None, no_ticker: bool, no_worker: bool, web: bool, **flags: Any) -> int:
     """Run an app: fire its schedules, execute its tasks.

@@ -1,4 +1,4 @@
-"""``evenbeat web``: the REST API on a port."""
+"""``evenbeat web``: the dashboard and the REST API on a port."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ _ALERTS = ("public_url", "allow_private_webhooks")
 def command(
     app: str | None, no_auth: bool, parent: int | None, store: str | None, tenant: str | None, **flags: Any
 ) -> None:
-    """Serve the REST API.
+    """Serve the dashboard and the REST API.
 
     APP is a file (app.py) or a module (shop.jobs): its tasks check the payloads of requests. Without it, the
-    API works on the store that the settings name. Each request needs a token: 'evenbeat tokens create NAME'
-    creates one. The API fires and executes nothing: 'evenbeat run' does.
+    API works on the store that the settings name. Each request needs a token, and so does the login to the
+    dashboard: 'evenbeat tokens create NAME' creates one. This process fires and executes nothing: 'evenbeat
+    run' does.
     """
     from evenbeat.app.scheduler import Scheduler
     from evenbeat.cli.store_input import find_store, settings_here, warn_of_other_store
@@ -48,8 +49,10 @@ def command(
 
         scheduler = load_app(settings["app"])
         warn_of_other_store(settings, scheduler)
+        where = scheduler.url
     else:
-        scheduler = Scheduler(find_store(settings, empty=True).store, tenant=settings["tenant"])
+        found, where = find_store(settings, empty=True)
+        scheduler = Scheduler(found, tenant=settings["tenant"])
     made = web.web_app(
         scheduler,
         needs_token=not no_auth,
@@ -70,7 +73,7 @@ def command(
     server = serving.WebServer(made, bound)
     if not no_auth and not scheduler.tokens.list():
         warn("there are no tokens yet; create one: evenbeat tokens create NAME --role admin")
-    click.echo(f"Evenbeat's API is at {server.url}/api/v1, on {scheduler.url}", err=True)
+    click.echo(f"{server.places}, on {where}", err=True)
     try:
         server.run()
     finally:

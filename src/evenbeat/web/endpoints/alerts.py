@@ -326,7 +326,8 @@ def test_alert_channel(call: Call[TenantsQuery, Any]) -> object:
 )
 def list_windows(call: Call[TenantsQuery, Any]) -> object:
     """List the maintenance windows that are not over, by their start."""
-    return {"items": call.app.alerts.windows.list(**call.tenants)}
+    windows = call.app.alerts.windows.list(**call.tenants)
+    return {"items": shapes.with_masked_texts(call.principal, windows)}
 
 
 class NewWindow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

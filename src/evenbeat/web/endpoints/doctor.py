@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evenbeat.core.clocks import wall_clock
-from evenbeat.doctor import Finding, Repaired, diagnose, repair, safety_findings
+from evenbeat.doctor import Finding, diagnose, safety_findings
 from evenbeat.web.bodies import body_of, list_of
 from evenbeat.web.endpoint import Call, endpoint
 
@@ -22,13 +22,3 @@ def doctor(call: Call[Any, Any]) -> object:
     store = call.app.store
     findings = [*safety_findings(store.server()), *diagnose(store, wall_clock())]
     return {"ok": all(each.level != "fail" for each in findings), "items": findings}
-
-
-@endpoint("POST", "/doctor/repair", role="admin", scope="store", answer=body_of(Repaired))
-def repair_store(call: Call[Any, Any]) -> object:
-    """Repair what is safe to repair, of all tenants; the audit records each change.
-
-    Queues runs without a live worker again, cancels queued runs of ticks that were settled already, and wakes
-    schedules that don't fire although they can be planned.
-    """
-    return repair(call.app.store)

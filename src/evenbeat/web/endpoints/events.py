@@ -22,12 +22,12 @@ def events(call: Call[TenantsQuery, Any]) -> object:
     The event `changes` has the data `{"changes": [{"subject", "kind", "tenant", "id", "schedule"}, …]}`; the
     API answers what a subject is like now. A client that reconnects sends the header Last-Event-ID, and gets
     the changes in between; the event `reset` says that these are not known: read everything again. The stream
-    ends when the token is revoked or expires, and when the server stops. A token may have 50 streams (429), a
-    server 1,000 (503).
+    ends when the token is revoked or expires, when the session ends, and when the server stops. A token may
+    have 50 streams (429), a server 1,000 (503).
     """
     call.state.watch()
     subscription = call.state.hub.subscription(
-        call.tenant, lambda: call.state.gate.is_valid(call.principal), call.last_event_id
+        call.tenant, lambda: call.state.still_admits(call.principal), call.last_event_id
     )
     return _EventStream(sse(subscription), call.state.streams, call.principal)
 

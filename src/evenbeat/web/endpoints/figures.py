@@ -1,4 +1,4 @@
-"""Figures: nodes, queues, tenants, quarantine, statistics, failures, the forecast, previews of triggers."""
+"""Figures: nodes, queues, attention, statistics, failures, forecasts, previews."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from evenbeat.app.figures import MOST_TENANTS
-from evenbeat.core.figures import FailureReport, FigureSeries, NodeView, QuarantineNote, TenantView
+from evenbeat.core.attention import Attention, AttentionItem
+from evenbeat.core.figures import FailureReport, FigureSeries, NodeView
 from evenbeat.core.forecasts import Forecast, TriggerExplanation
 from evenbeat.core.results import QueueStats
 from evenbeat.web import shapes
@@ -41,38 +41,26 @@ def list_queues(call: Call[QueuesQuery, Any]) -> object:
     return {"items": [shapes.with_properties(queue, "trend") for queue in queues]}
 
 
-class TenantListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: Annotated[int, Meta(ge=1, le=MOST_TENANTS)] = MOST_TENANTS
+@endpoint("GET", "/attention", role="viewer", scope="tenant", query=TenantsQuery, answer=body_of(Attention))
+def attention(call: Call[TenantsQuery, Any]) -> object:
+    """List what needs somebody now: late, failing, stuck, missing nodes, quarantined rows, an unsafe store.
 
-
-@endpoint(
-    "GET",
-    "/tenants",
-    role="viewer",
-    scope="own",
-    query=TenantListQuery,
-    answer=list_of("Tenants", body_of(TenantView)),
-)
-def list_tenants(call: Call[TenantListQuery, Any]) -> object:
-    """List the tenants that have schedules or had runs in the last 24 hours.
-
-    A token of one tenant sees that one.
+    A token of one tenant sees nothing about the server, and no slots of nodes.
     """
-    return {"items": call.app.tenants(call.query.limit, name=call.principal.tenant)}
+    found = call.state.attention(call.tenant)
+    if call.principal.tenant is not None:
+        items = tuple(_for_tenant(item) for item in found.items if item.kind != "store_unsafe")
+        found = msgspec.structs.replace(found, items=items)
+    return shapes.with_masked_texts(call.principal, found)
 
 
-@endpoint(
-    "GET",
-    "/quarantine",
-    role="viewer",
-    scope="tenant",
-    query=TenantsQuery,
-    answer=list_of("Quarantine", body_of(QuarantineNote)),
-)
-def list_quarantine(call: Call[TenantsQuery, Any]) -> object:
-    """List the schedules and runs that nodes can't process, with the reason and what to do."""
-    notes = call.app.quarantine(**call.tenants)
-    return {"items": shapes.with_masked_texts(call.principal, notes)}
+def _for_tenant(item: AttentionItem) -> AttentionItem:
+    """Return an item without the slots of nodes, which the runs of other tenants use, too."""
+    if item.kind != "waiting":
+        return item
+    return msgspec.structs.replace(
+        item, evidence=tuple(fact for fact in item.evidence if fact.at is not None)
+    )
 
 
 class StatisticsQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,8 +109,12 @@ class ForecastQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @endpoint("GET", "/forecast", role="viewer", scope="tenant", query=ForecastQuery, answer=body_of(Forecast))
 def forecast(call: Call[ForecastQuery, Any]) -> object:
-    """Return how many runs start in each coming minute or hour, with peaks, quiet windows and spreads."""
-    return call.app.forecast(**shapes.given(call.query) | call.tenants)
+    """Return how many runs start in each coming minute or hour, with peaks, quiet windows and spreads.
+
+    An answer that took seconds, as for 100,000 schedules, is kept for ten times as long, at most a minute.
+    """
+    asked = shapes.given(call.query) | call.tenants
+    return call.state.costly.answer(("forecast", *sorted(asked.items())), lambda: call.app.forecast(**asked))
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

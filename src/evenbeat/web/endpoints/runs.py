@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from evenbeat.core.checks import LONGEST_RUN_ID, RUN_ID_PATTERN
 from evenbeat.core.options import RUN
 from evenbeat.core.results import LogLine
+from evenbeat.rules.unique_runs import LONGEST_KEY
 from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of, bulk_of, list_of, page_of
 from evenbeat.web.endpoint import Call, endpoint
@@ -19,6 +20,15 @@ from evenbeat.web.paging import Part, bounded
 from evenbeat.web.shapes import Cursor, Label, Limit, Name, Since, TaskName, TenantQuery, TenantsQuery, When
 
 Worker = Annotated[str, Meta(min_length=1, max_length=200)]
+UniqueKey = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=LONGEST_KEY,
+        description="`payload`, or a key: while a run of the task with the same payload, or key, is active, "
+        "this adds nothing and returns that run.",
+    ),
+]
 RunId = Annotated[str, Meta(pattern=RUN_ID_PATTERN, min_length=1, max_length=LONGEST_RUN_ID)]
 
 
@@ -65,6 +75,7 @@ _NewRun = msgspec.defstruct(
         ("payload", dict[str, Any] | None, None),
         ("delay", shapes.Span | UnsetType, UNSET),
         ("at", When | UnsetType, UNSET),
+        ("unique", UniqueKey | UnsetType, UNSET),
         *shapes.option_fields(RUN),
     ],
     kw_only=True,
@@ -113,6 +124,7 @@ def retry_run(call: Call[TenantQuery, Any]) -> object:
     """Retry a failed or cancelled run now, with all its retries.
 
     If the run's schedule bounds its active runs, this adds a new run with the same payload, and returns that.
+    Refused if the run has expired, or another run with its unique key is active.
     """
     return shapes.run_body(call.principal, call.app.runs.retry(call.path["id"], tenant=call.owner))
 

@@ -1,4 +1,4 @@
-"""Tokens: list, create and revoke them; and the sender of a request."""
+"""Tokens: list, create and revoke them."""
 
 from __future__ import annotations
 
@@ -14,29 +14,6 @@ from evenbeat.web.binding import ONE_LINE
 from evenbeat.web.bodies import body_of, list_of
 from evenbeat.web.endpoint import Call, endpoint
 from evenbeat.web.shapes import Label, Span
-
-
-class Me(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sends the request, and what they may do."""
-
-    name: str
-    role: Role
-    tenant: str | None
-    """The only tenant that they may see; null for all."""
-    default_tenant: str
-    """The tenant of requests that name none."""
-
-
-@endpoint("GET", "/me", role="viewer", scope="own", answer=Me)
-def who_am_i(call: Call[Any, Any]) -> object:
-    """Return who sends the request, and what they may do."""
-    principal = call.principal
-    return Me(
-        name=principal.name,
-        role=principal.role,
-        tenant=principal.tenant,
-        default_tenant=principal.tenant or call.app.tenant,
-    )
 
 
 @endpoint("GET", "/tokens", role="admin", scope="store", answer=list_of("Tokens", body_of(Token)))

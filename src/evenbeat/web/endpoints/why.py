@@ -10,12 +10,12 @@ from evenbeat.core.explanations import Account, Why
 from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of
 from evenbeat.web.endpoint import Call, endpoint
-from evenbeat.web.shapes import Since, TenantQuery
+from evenbeat.web.shapes import Since, TenantQuery, ZoneQuery
 
 WHY = body_of(Why)
 
 
-class WhyQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WhyQuery(ZoneQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: (
         Annotated[
             str,
@@ -33,14 +33,14 @@ class WhyQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def why_schedule(call: Call[WhyQuery, Any]) -> object:
     """Explain why a schedule ran, or did not run, at a time: a sentence, evidence, and what to do."""
     at = None if call.query.at is UNSET else call.query.at
-    why = call.app.schedules.why(call.path["name"], at, tenant=call.owner)
+    why = call.app.schedules.why(call.path["name"], at, tz=call.query.zone, tenant=call.owner)
     return shapes.with_masked_texts(call.principal, why)
 
 
-@endpoint("GET", "/runs/{id}/why", role="viewer", scope="tenant", query=TenantQuery, answer=WHY)
-def why_run(call: Call[TenantQuery, Any]) -> object:
+@endpoint("GET", "/runs/{id}/why", role="viewer", scope="tenant", query=ZoneQuery, answer=WHY)
+def why_run(call: Call[ZoneQuery, Any]) -> object:
     """Explain why a run waits, failed, or has not started."""
-    why = call.app.runs.why(call.path["id"], tenant=call.owner)
+    why = call.app.runs.why(call.path["id"], tz=call.query.zone, tenant=call.owner)
     return shapes.with_masked_texts(call.principal, why)
 
 

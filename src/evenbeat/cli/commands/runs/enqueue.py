@@ -21,6 +21,11 @@ from evenbeat.observe.phrases import command_line
 @payload_option
 @click.option("--at", "at", metavar="WHEN", help="Not before this: 09:30, 2026-03-01T09:30, or +2h from now.")
 @click.option("--id", "run_id", metavar="ID", help="An id of your own: enqueueing it again adds nothing.")
+@click.option(
+    "--unique",
+    metavar="KEY",
+    help='"payload", or a key: adds nothing while a run of the task with the same one is active.',
+)
 @run_options
 @store_options
 @json_option
@@ -29,6 +34,7 @@ def command(
     payload: dict[str, Any] | None,
     at: str | None,
     run_id: str | None,
+    unique: str | None,
     store: str | None,
     tenant: str | None,
     as_json: bool,
@@ -43,10 +49,10 @@ def command(
     with opened(store, tenant, tasks=True) as app:
         local = LocalTime.at(app.store.now())
         moment = None if at is None else from_ms(local.read(at, "--at"))
-        run = app.enqueue(task, payload, at=moment, id=run_id, **given(options))
+        run = app.enqueue(task, payload, at=moment, id=run_id, unique=unique, **given(options))
 
     def people() -> list[str]:
-        if run_id is not None and to_ms(run.created_at) < local.now:
+        if (run_id or run.unique_key) is not None and to_ms(run.created_at) < local.now:
             return [f"{run.id} is there already: {run.state}"]
         when = "" if at is None else f" for {local.full(run.run_at)}, {local.away(run.run_at)}"
         show = command_line(f"runs show {run.id}", run.tenant)

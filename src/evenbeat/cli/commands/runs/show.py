@@ -16,9 +16,10 @@ from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.json_form import json_form
-from evenbeat.core.records import EARLIER_KEPT, FINAL_STATES
-from evenbeat.core.results import Run, RunAttempt, RunWait
+from evenbeat.core.records import ACTIVE_STATES, EARLIER_KEPT, FINAL_STATES
+from evenbeat.core.results import Run, RunAttempt, RunProgress, RunWait
 from evenbeat.observe.phrases import count, measured
+from evenbeat.observe.run_progress import amount
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,6 +64,8 @@ def _what(run: Run) -> Iterator[tuple[str, RenderableType]]:
         yield "", f"stands for {count(run.coalesced, 'earlier tick')} as well"
     if run.tenant != "default":
         yield "tenant", run.tenant
+    if run.unique_key is not None:
+        yield "unique", run.unique_key
     if run.payload is not None:
         yield "payload", _json(run.payload)
 
@@ -83,6 +86,10 @@ def _when(run: Run, wait: RunWait | None, local: LocalTime) -> Iterator[tuple[st
         yield "took", f"{measured(elapsed(run.started_at, local))} so far"
     elif run.duration is not None:
         yield "took", measured(run.duration)
+    if run.progress is not None:
+        yield "progress" if run.state == "running" else "progress at the end", _progress(run.progress, local)
+    if run.expires_at is not None and run.state in ACTIVE_STATES:
+        yield "expires", f"{local.full(run.expires_at)}, {local.away(run.expires_at)}, unless it has started"
 
 
 def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
@@ -132,9 +139,23 @@ def _attempt_table(run: Run, local: LocalTime) -> Fitted:
             Column("started", ["" if a.started_at is None else local.near(a.started_at) for a in rows]),
             Column("took", [took_of(attempt) for attempt in rows], drop=1, justify="right"),
             Column("worker", [attempt.worker or "" for attempt in rows], drop=2, wraps=16),
-            Column("error", [one_line(attempt.error or "") for attempt in rows], wraps=24),
+            Column("error", [_error_of(attempt, local) for attempt in rows], wraps=24),
         ]
     )
+
+
+def _error_of(attempt: RunAttempt, local: LocalTime) -> str:
+    refused = ""
+    if attempt.refused_at is not None:
+        refused = f"its late result was refused at {local.near(attempt.refused_at)}"
+    return "; ".join(filter(None, (one_line(attempt.error or ""), refused)))
+
+
+def _progress(progress: RunProgress, local: LocalTime) -> str:
+    """Return ``4,312 of 10,000 (43 %), sending, 2 s ago``."""
+    words = amount(progress.done, progress.total)
+    note = f", {printable(progress.note)}" if progress.note else ""
+    return f"{words}{note}, {local.away(progress.at)}"
 
 
 def _json(value: Any) -> str:

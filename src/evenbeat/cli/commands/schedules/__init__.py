@@ -22,6 +22,10 @@ command = lazy_group(
         "run": Lazy(f"{_HERE}.run", "Run a schedule's task now; or those of all that match."),
         "reschedule": Lazy(f"{_HERE}.reschedule", "Move the next run of a schedule, and only that one."),
         "delete": Lazy(f"{_HERE}.delete", "Delete a schedule, and leave its runs; or all that match."),
+        "cells": Lazy(
+            f"{_HERE}.cells",
+            "Show the past and coming ticks of a schedule as a heat map: hours by day, or days by week.",
+        ),
         "history": Lazy(f"{_HERE}.history", "Show who changed a schedule, and how it was before."),
     },
 )

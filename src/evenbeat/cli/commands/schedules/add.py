@@ -12,7 +12,6 @@ from evenbeat.cli.option_flags import given, new_schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence, warning_lines
-from evenbeat.cli.states import in_words
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.core.instants import from_ms
@@ -65,7 +64,7 @@ def command(
         )
 
     def people() -> Iterable[RenderableType]:
-        yield f"added {made.name}: {sentence(in_words(made).partition('; ')[0])}"
+        yield f"added {made.name}: {sentence(made.words.partition('; ')[0])}"
         if made.paused:
             resume = command_line(f"schedules resume {made.name}", made.tenant)
             yield f"paused until it is resumed: {resume}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.cli.bulk import BulkAction
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime

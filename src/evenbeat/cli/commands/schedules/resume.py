@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evenbeat.app.schedules import Schedules
+from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.cli.bulk import BulkAction
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
@@ -31,8 +31,9 @@ _RESUME = ScheduleAction(
 
 @click.command("resume")
 @schedule_bulk_options(_RESUME)
+@click.option("--dry-run", is_flag=True, help="Show what becomes of the missed ticks; change nothing.")
 def command(
-    name: str | None, store: str | None, tenant: str | None, as_json: bool, **given: Any
+    name: str | None, store: str | None, tenant: str | None, dry_run: bool, as_json: bool, **given: Any
 ) -> ExitCode | None:
     """Resume a paused schedule; or all that match.
 
@@ -41,9 +42,15 @@ def command(
     --all counts the schedules that match, shows some and asks first; add --yes in a script.
     """
     flags = read_bulk_flags(name, given)
+    if dry_run and name is None:
+        raise click.UsageError("--dry-run is about one schedule; --all counts and asks first")
     with opened(store, tenant) as app:
         if name is None:
             return act_on_schedules(_RESUME, app, flags, as_json=as_json)
+        if dry_run:
+            preview = app.schedules.preview_resume(name)
+            answer({"resume": json_form(preview)}, lambda: [preview.sentence], as_json=as_json)
+            return None
         before = app.schedules.get(name)
         after = app.schedules.resume(name)
         local = LocalTime.at(app.store.now())

@@ -13,14 +13,14 @@ from evenbeat.cli.local_time import LocalTime, whole
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.run_table import run_table
-from evenbeat.cli.states import bound, in_words, priority_words, reason, schedule_state
+from evenbeat.cli.states import bound, priority_words, reason, recent_strip, schedule_state
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.cli.ticks import Tick, TickTable
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import to_ms, write_instant
 from evenbeat.core.json_form import json_form
 from evenbeat.core.records import CatchUp, Execution
-from evenbeat.core.results import Schedule, ScheduleStats, SkippedTicks
+from evenbeat.core.results import RecentRun, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.observe.phrases import count, measured
 from evenbeat.triggers import Cron
 from evenbeat.triggers.zones import read_zone
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _TICKS = 5
 _RUNS = 5
 _SKIPPED = 10
+_LEGEND = "| succeeded, x failed, - cancelled, . queued, > running; the newest is on the right"
 
 
 @click.command("show")
@@ -46,13 +47,14 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         coming = [] if waits else app.schedules.preview(name, _TICKS)
         stats = app.schedules.stats(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
+        recent = app.schedules.recent(name)
         runs = app.runs.list(schedule=name, brief=not as_json, limit=_RUNS)
         local = LocalTime.at(app.store.now())
     starts = [to_ms(moment + schedule.spread_delay) for moment in coming]
 
     def people() -> Iterable[RenderableType]:
         yield styled((schedule.name, "bold"))
-        yield from headed(in_words(schedule))
+        yield from headed(schedule.words)
         yield ""
         yield listed(_definition(schedule, local))
         if coming:
@@ -69,7 +71,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
                 zone = read_zone("UTC")  # containers call it Etc/UTC
             yield TickTable(away, zone, local.zone)
         yield ""
-        yield listed(_history(stats, local))
+        yield listed(_history(stats, recent, local))
         if runs:
             yield ""
             yield run_table(runs, local, of_schedule=True)
@@ -80,9 +82,10 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
     answer(
         {
             "schedule": json_form(schedule),
-            "explain": in_words(schedule),
+            "explain": schedule.words,
             "next": [write_instant(start) for start in starts],
             "stats": json_form(stats),
+            "recent": json_form(recent),
             "runs": json_form(runs),
             "skipped": [json_form(row) | {"why": reason(row, schedule)} for row in skipped],
         },
@@ -103,6 +106,9 @@ def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, Ren
         yield "paused", f"{by}{at}"
     if schedule.is_waiting and schedule.next_run is not None:
         yield "waits", f"for a run to end, with the tick of {local.full(schedule.next_run)}"
+    if schedule.catch_up_at is not None:
+        left = count(schedule.catch_up_left, "tick")
+        yield "catching up", f"{left} left, next at {local.full(schedule.catch_up_at)}"
     if schedule.damage:
         yield "damage", styled((printable(schedule.damage), "red"))
         yield "", "declare or update it (what can't be read gets its default), or delete it"
@@ -136,6 +142,10 @@ def _policies(schedule: Schedule) -> Iterator[str]:
         words += f" (later than {write_duration(schedule.grace)})"
     if schedule.catch_up == "all" and schedule.catch_up_limit != CatchUp().limit:
         words += f" (at most {schedule.catch_up_limit:,})"
+    if schedule.catch_up != "skip" and schedule.catch_up_max_age is not None:
+        words += f", not later than {write_duration(schedule.catch_up_max_age)}"
+    if schedule.catch_up != "latest" and schedule.catch_up_rate is not None:
+        words += f", at most {schedule.catch_up_rate}"
     yield words
     yield f"overlap {schedule.overlap}"
     if schedule.max_concurrent is not None:
@@ -155,11 +165,22 @@ def _execution(schedule: Schedule) -> Iterator[str]:
         yield "no retries"
     if schedule.timeout is not None:
         yield f"timeout {write_duration(schedule.timeout)}"
+    if schedule.expires is not None:
+        yield f"expires {write_duration(schedule.expires)} after the planned start"
     if schedule.on_crash != Execution().on_crash:
         yield "fails when its worker dies"
 
 
-def _history(stats: ScheduleStats, local: LocalTime) -> list[tuple[str, RenderableType]]:
+def _history(
+    stats: ScheduleStats, recent: list[RecentRun], local: LocalTime
+) -> Iterator[tuple[str, RenderableType]]:
+    yield from _ended(stats, local)
+    if len(recent) > _RUNS:
+        # Fewer are all in the table below.
+        yield from labelled(f"last {len(recent)}", [recent_strip(recent), _LEGEND])
+
+
+def _ended(stats: ScheduleStats, local: LocalTime) -> list[tuple[str, RenderableType]]:
     if stats.last_run is None:
         return [("history", "no run has ended yet")]
     ended = f"{stats.success_count:,} succeeded, {stats.failure_count:,} failed"

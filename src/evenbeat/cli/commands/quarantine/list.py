@@ -1,4 +1,4 @@
-"""``evenbeat quarantine``: schedules and runs that nodes can't process."""
+"""``evenbeat quarantine list``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-@click.command("quarantine")
+@click.command("list")
 @all_tenants_option
 @store_options
 @json_option
@@ -29,7 +29,7 @@ def command(all_tenants: bool, store: str | None, tenant: str | None, as_json: b
     node can plan it.
     """
     with opened(store, tenant) as app:
-        notes = app.quarantine(all_tenants=all_tenants)
+        notes = app.quarantine.list(all_tenants=all_tenants)
 
     def people() -> Iterable[RenderableType]:
         if not notes:

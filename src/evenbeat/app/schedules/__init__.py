@@ -1,0 +1,1 @@
+"""``app.schedules``: one object, with a module for the calls about each concept."""

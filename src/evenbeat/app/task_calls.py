@@ -1,0 +1,183 @@
+"""The calls of a scheduler about tasks: register a function, and enqueue runs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+
+from evenbeat.app.enqueueing import EnqueueOptions
+from evenbeat.app.scheduler_parts import SchedulerParts
+from evenbeat.core.awaitable import twin
+from evenbeat.core.durations import Duration
+from evenbeat.core.instants import Moment
+from evenbeat.core.options import NEW_SCHEDULE, RUN
+from evenbeat.core.records import NORMAL, CatchUp, Execution
+from evenbeat.core.results import Run
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.rules.unique_runs import check_unique
+from evenbeat.tasks import context
+from evenbeat.tasks.options import EnqueuedOptions, NewScheduleOptions, read_schedule_fields, refuse_unknown
+from evenbeat.tasks.retrying import ErrorClasses, read_retry_rule
+from evenbeat.tasks.task import Call, ExecutorKind, Task
+from evenbeat.triggers import Trigger, check_trigger, parse_trigger
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskDecorator(Protocol):
+    """For type checkers: what ``@app.task(…)`` returns for a function."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class TaskCalls(SchedulerParts):
+    """Registers tasks, and adds runs of them by hand."""
+
+    @overload
+    def task(self, function: Callable[Concatenate[context.RunContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        schedule: Trigger | str | None = None,
+        executor: ExecutorKind | None = None,
+        retry_on: ErrorClasses | None = None,
+        give_up_on: ErrorClasses | None = None,
+        unique: str | None = None,
+        **options: Unpack[NewScheduleOptions],
+    ) -> TaskDecorator: ...
+
+    def task(  # type: ignore[misc]  # mypy 2.4 takes Unpack in an overload for more than **options
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        schedule: Trigger | str | None = None,
+        executor: ExecutorKind | None = None,
+        retry_on: ErrorClasses | None = None,
+        give_up_on: ErrorClasses | None = None,
+        unique: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Register a function as a task, by its name or another one.
+
+        With a ``schedule``, a node declares a schedule of the same name when it starts. A ``def`` runs in a
+        thread, an ``async def`` on the event loop; ``executor="process"`` gives a ``def`` a process of its
+        own. Options are defaults of all its runs (retries, backoff, timeout, queue, priority) and policies of
+        its schedule (catch_up, overlap, spread, …).
+
+        ``retry_on`` names the exception classes after which a run is retried: any other error fails it at
+        once. ``give_up_on`` names those that fail it at once, and overrides ``retry_on``. Subclasses count.
+        Both are kept in memory, never stored. ``unique`` is that of ``enqueue``, for all its runs that are
+        enqueued; ticks of its schedule are not unique.
+        """
+        retry_rule = read_retry_rule(retry_on, give_up_on)
+        if unique is not None:
+            check_unique(unique)
+        refuse_unknown(options, NEW_SCHEDULE, "a task")
+        policies = {key: value for key, value in options.items() if key not in RUN}
+        if policies and schedule is None:
+            raise InvalidValue(
+                f"{min(policies)} is about a schedule, and there is none",
+                field=min(policies),
+                value=policies[min(policies)],
+                hint="say when it runs: schedule=cron(…) or every(…)",
+            )
+        fields = read_schedule_fields(options, Execution(), CatchUp())
+        if schedule is not None:
+            check_trigger(schedule, "schedule")
+        trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            if not callable(function):
+                raise InvalidValue(
+                    f"task {shown(function)} is not a function",
+                    field="function",
+                    value=function,
+                    hint="write @app.task above one; options have names: @app.task(name=…, schedule=…)",
+                )
+            task: Task[..., Any] = Task(
+                function,
+                name or function.__name__,
+                execution=fields["execution"],
+                queue=fields.get("queue", "default"),
+                priority=fields.get("priority", NORMAL),
+                executor=executor,
+                trigger=trigger,
+                policies=cast(NewScheduleOptions, options),
+                retry_rule=retry_rule,
+                unique=unique,
+                enqueue=self.enqueue,
+            )
+            self._tasks.add(task)
+            if self.node is not None:
+                # Registered while a node runs: it learns at once what it would have found at its start.
+                self.node.add_task(task)
+                if task.trigger is not None:
+                    self._declarations.declare_task(task)
+            return task
+
+        return register if function is None else register(function)
+
+    def enqueue(
+        self,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        id: str | None = None,
+        tenant: str | None = None,
+        within: object | None = None,
+        unique: str | Literal[False] | None = None,
+        **options: Unpack[EnqueuedOptions],
+    ) -> Run:
+        """Add one run of a task: due at once, after ``delay``, or at ``at``.
+
+        With an ``id`` of your own, enqueueing it again adds nothing and returns the run that is there, with
+        its own payload; ``RunExists`` if that run belongs to another task, schedule or tenant.
+
+        ``unique="payload"``, or a key of your own (``unique="order-42"``): while a run of this task and
+        tenant with the same payload, or key, is queued or running, this adds nothing and returns that run. It
+        defaults to what the task says; False: not unique.
+
+        ``expires`` is a duration after the planned start, or a time: a run that has not started by then is
+        cancelled instead of executed.
+
+        ``within`` is a connection or session of yours to the same database (PostgreSQL or SQLite): the run is
+        added in its transaction, and workers see it when you commit, or never. psycopg, sqlite3, Django and
+        SQLAlchemy are supported; asynchronous ones with ``await app.aenqueue(…)``. In virtual time
+        (``evenbeat.testing``) the connection may belong to any database.
+        """
+        return self._enqueuer.add(
+            task, payload, id, EnqueueOptions(delay, at, tenant, within, unique, options)
+        )
+
+    def enqueue_many(
+        self,
+        calls: Iterable[Call | Task[..., Any] | str | tuple[Task[..., Any] | str, Mapping[str, Any] | None]],
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        ids: Iterable[str] | None = None,
+        tenant: str | None = None,
+        within: object | None = None,
+        unique: str | Literal[False] | None = None,
+        **options: Unpack[EnqueuedOptions],
+    ) -> list[str]:
+        """Add many runs, 1,000 per write; return their ids. Options as in ``enqueue``.
+
+        A call whose unique key an active run has, or an earlier call, returns the id of that run.
+        """
+        return self._enqueuer.add_many(calls, ids, EnqueueOptions(delay, at, tenant, within, unique, options))
+
+    aenqueue = twin(enqueue)
+    aenqueue_many = twin(enqueue_many)

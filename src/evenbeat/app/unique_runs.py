@@ -1,0 +1,156 @@
+"""Takes the keys of unique runs, before these are added or retried: see ``rules.unique_runs``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.core.clocks import steady_clock
+from evenbeat.core.records import Record, RunRecord
+from evenbeat.errors import RunRefused
+from evenbeat.rules import attempts, unique_runs
+from evenbeat.rules.unique_runs import KIND, WRITTEN_WITHIN, Holder, decide, held_by, holder_of, record_key
+from evenbeat.stores.base import RunQuery, Store
+
+
+class Resolved(NamedTuple):
+    """A wanted run after its key was looked up."""
+
+    run: RunRecord
+    is_present: bool
+    """Whether it is in the store. If not, it has to be added."""
+
+
+class UniqueRuns:
+    """Takes keys in one store. Every method may be repeated, and called by many processes at once."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = steady_clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def resolve(self, wanted: Sequence[RunRecord]) -> list[Resolved]:
+        """Return for each wanted run the one that holds its key: it exists, or the caller has to add it.
+
+        Runs without a unique key are returned as they are. Call this right before adding the runs.
+        """
+        while True:
+            began = self._clock()
+            resolved = self._resolve(wanted)
+            if self._clock() - began <= WRITTEN_WITHIN:
+                return resolved
+
+    def take_for_retry(self, run: RunRecord) -> None:
+        """Take the key of an ended run that is to be retried; ``RunRefused`` if another run holds it.
+
+        Call this right before the transition of the retry.
+        """
+        while True:
+            began = self._clock()
+            self._take_for_retry(run)
+            if self._clock() - began <= WRITTEN_WITHIN:
+                return
+
+    def _resolve(self, wanted: Sequence[RunRecord]) -> list[Resolved]:
+        keys = {(run.tenant, record_key(run)): run for run in reversed(wanted) if run.unique_key is not None}
+        records = {key: self._store.get_record(KIND, *key) for key in keys}
+        holders = {key: None if record is None else holder_of(record) for key, record in records.items()}
+        ids = {run.id for run in keys.values()} | {holder.run for holder in holders.values() if holder}
+        found = self._find(ids)
+        made: dict[tuple[str, str], Resolved] = {}
+        for key, run in keys.items():
+            if run.id in found:  # an id of the caller's own, which is there already
+                made[key] = Resolved(found[run.id], is_present=True)
+                continue
+            holder = holders[key]
+            made[key] = self._resolve_one(run, records[key], found.get(holder.run) if holder else None)
+        return [
+            Resolved(run, is_present=False) if run.unique_key is None else made[run.tenant, record_key(run)]
+            for run in wanted
+        ]
+
+    def _resolve_one(self, run: RunRecord, record: Record | None, found: RunRecord | None) -> Resolved:
+        while True:
+            now = self._store.now()
+            verdict = decide(record, found, now)
+            if verdict == "answer":
+                assert found is not None
+                return Resolved(found, is_present=True)
+            if verdict == "add":
+                assert record is not None
+                return Resolved(replace(run, id=record.body), is_present=False)
+            if verdict == "take":
+                taken = held_by(run, Holder(run.id), record, now)
+                if self._store.put_record(taken, None if record is None else record.version):
+                    return Resolved(run, is_present=False)
+            else:
+                self._help(verdict, run, record, found)
+            record, found = self._read(run)
+
+    def _take_for_retry(self, run: RunRecord) -> None:
+        mine = Holder(run.id, run.attempt)
+        while True:
+            record, found = self._read(run)
+            holder = None if record is None else holder_of(record)
+            now = self._store.now()
+            verdict = decide(record, found, now)
+            if verdict == "expire":
+                self._help(verdict, run, record, found)
+            elif verdict == "take" or (holder is not None and holder.run == run.id):
+                # Also if it names this retry already: whoever deletes old records must find a new version.
+                taken = held_by(run, mine, record, now)
+                if self._store.put_record(taken, None if record is None else record.version):
+                    return
+            else:
+                assert holder is not None
+                raise RunRefused(
+                    f"run {run.id} is unique ({run.unique_key}), and run {holder.run} of the same key is "
+                    "active; wait for its end, or cancel it",
+                    subject=run.id,
+                )
+
+    def _help(
+        self, verdict: unique_runs.Verdict, run: RunRecord, record: Record | None, found: RunRecord | None
+    ) -> None:
+        """Do what has to be done about the run that a record names, before the record is read again."""
+        now = self._store.now()
+        if verdict == "renew":
+            assert record is not None
+            self._store.put_record(held_by(run, Holder(record.body), record, now), record.version)
+            return
+        assert found is not None
+        if verdict == "expire":
+            transition = attempts.expired(found, now, uuid4().hex)
+        else:
+            retried = attempts.retried(found, retry_token(found))
+            assert retried is not None
+            transition = retried
+        if self._store.settle_runs([transition])[0]:
+            self._store.hint()
+
+    def _read(self, run: RunRecord) -> tuple[Record | None, RunRecord | None]:
+        """Return the record of a run's key, and the run that it names."""
+        record = self._store.get_record(KIND, run.tenant, record_key(run))
+        holder = None if record is None else holder_of(record)
+        return record, None if holder is None else self._find({holder.run}).get(holder.run)
+
+    def _find(self, ids: set[str]) -> dict[str, RunRecord]:
+        if not ids:
+            return {}
+        chosen = tuple(ids)
+        found: dict[str, RunRecord] = {}
+        for start in range(0, len(chosen), _MOST_IDS):
+            part = chosen[start : start + _MOST_IDS]
+            found |= {run.id: run for run in self._store.find_runs(RunQuery(ids=part, limit=len(part))).items}
+        return found
+
+
+def retry_token(run: RunRecord) -> str:
+    """Return the token of the retry of a unique run, the same for all that apply it: the store recognises
+    the repetition."""
+    return f"retry.{run.id}.{run.attempt}"
+
+
+_MOST_IDS = 1_000
