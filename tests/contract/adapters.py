@@ -274,7 +274,7 @@ class RedisAdapter(Adapter):
         {"task": b"\xff"},
     )
     unknown_state: ClassVar[dict[str, Any]] = {"state": "dreaming"}
-    fields = (*(field for field in redis_rows.SCHEDULE if field != "format"), "declared")
+    fields = (*(field for field in redis_rows.SCHEDULE if field != "format"), "declared", "followers")
     values = (None, "", "?", b"\xff", "-1", "9" * 19)
 
     def __init__(self, url: str, clock: VirtualClock) -> None:

@@ -108,7 +108,7 @@ def check_schedule(schedule: ScheduleRecord) -> ScheduleRecord:
         check_whole("max_concurrent", schedule.max_concurrent, 1, MOST_CONCURRENT)
     check_execution(schedule.execution)
     check_payload(schedule.payload)
-    for field in ("pause_note", "paused_by", "managed_by"):
+    for field in ("pause_note", "paused_by", "managed_by", "after", "template", "calendars", "followers"):
         check_text(field, getattr(schedule, field))
     check_description(schedule.description)
     check_tags(schedule.tags)

@@ -97,7 +97,8 @@ def is_nested_deeper(value: Any, levels: int) -> bool:
 def read_definition(text: str) -> dict[str, Any]:
     """Return the declared fields of a schedule from the JSON text that ``changes.definition`` wrote."""
     try:
-        fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        fields: dict[str, Any] = {"after": "", "template": ""}
+        fields |= msgspec.json.decode(text, type=dict[str, Any])
         fields["payload"] = encode(fields["payload"])
         fields["catch_up"] = msgspec.convert(fields["catch_up"], CatchUp)
         fields["execution"] = msgspec.convert(fields["execution"], Execution)

@@ -106,6 +106,10 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     spread: int = 0
     """Ticks fire up to this much later, by an amount that depends on the name alone."""
     execution: Execution = Execution()
+    after: str = ""
+    """The schedules that have to succeed before a tick fires, as JSON text; empty: none."""
+    template: str = ""
+    """The template whose options it inherits, as JSON text with the options of its own; empty: none."""
     managed_by: str = "api"
     state: ScheduleState = "active"
     pause_note: str = ""
@@ -114,6 +118,11 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: Instant | None = None
     declared: str = ""
     """The last declaration, as JSON text. An edit by hand stays until the declaration itself changes."""
+    calendars: str = ""
+    """A copy of the calendars that its trigger names, as JSON text, so that planning reads no other row;
+    empty: none."""
+    followers: str = ""
+    """The schedules of its tenant that a success of its runs wakes: sorted names, separated by spaces."""
 
     # The state: firing writes it, and every write compares it.
     anchor: Instant = 0

@@ -24,13 +24,20 @@ DEFINITION = (
     "max_concurrent",
     "spread",
     "execution",
+    "after",
+    "template",
     "managed_by",
 )
+# Left out of a declaration if they are empty, so that a declaration of an earlier version still equals it.
+_OPTIONAL = ("after", "template")
 
 
 def definition(schedule: ScheduleRecord) -> str:
     """Return the definition of a schedule as JSON text, without ``managed_by``."""
     fields = {name: getattr(schedule, name) for name in DEFINITION if name != "managed_by"}
+    for name in _OPTIONAL:
+        if not fields[name]:
+            del fields[name]
     return encode(fields | {"payload": from_json(schedule.payload)})
 
 

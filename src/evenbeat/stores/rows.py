@@ -39,6 +39,8 @@ SCHEDULE = (
     "paused_by",
     "paused_at",
     "declared",
+    "calendars",
+    "followers",
     "anchor",
     "next_tick",
     "moved",
@@ -101,6 +103,8 @@ FIRED_FIELDS = (
     "paused_at",
 )
 """The fields of a schedule that firing writes. Firing never writes the fields that users set."""
+UNFIRED = ("declared", "followers", "template")
+"""Texts of a schedule that firing neither reads nor writes."""
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
@@ -141,6 +145,8 @@ def read_schedule(row: Row) -> ScheduleRecord:
         max_concurrent,
         spread,
         execution,
+        after,
+        template,
         managed_by,
         state,
         pause_note,
@@ -148,6 +154,8 @@ def read_schedule(row: Row) -> ScheduleRecord:
         paused_by,
         paused_at,
         declared,
+        calendars,
+        followers,
         anchor,
         next_tick,
         moved,
@@ -182,6 +190,8 @@ def read_schedule(row: Row) -> ScheduleRecord:
         max_concurrent=max_concurrent,
         spread=spread,
         execution=_policy("execution", execution, Execution),
+        after=after,
+        template=template,
         managed_by=managed_by,
         state=state,
         pause_note=pause_note,
@@ -189,6 +199,8 @@ def read_schedule(row: Row) -> ScheduleRecord:
         paused_by=paused_by,
         paused_at=paused_at,
         declared=declared,
+        calendars=calendars,
+        followers=followers,
         anchor=anchor,
         next_tick=next_tick,
         moved=moved,
@@ -227,6 +239,8 @@ def schedule_row(schedule: ScheduleRecord) -> Row:
         s.max_concurrent,
         s.spread,
         encode_policy(s.execution),
+        s.after,
+        s.template,
         s.managed_by,
         s.state,
         s.pause_note,
@@ -234,6 +248,8 @@ def schedule_row(schedule: ScheduleRecord) -> Row:
         s.paused_by,
         s.paused_at,
         s.declared,
+        s.calendars,
+        s.followers,
         s.anchor,
         s.next_tick,
         s.moved,

@@ -26,7 +26,7 @@ from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 from evenbeat.stores.mongo.session import Contended, Session
-from evenbeat.stores.rows import FIRED_FIELDS
+from evenbeat.stores.rows import FIRED_FIELDS, UNFIRED
 
 _EARLIEST = -(1 << 63)
 _ORDER = [("wake_at", 1), ("_id", 1)]
@@ -129,7 +129,7 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
         "find due",
         SCHEDULES,
         {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}},
-        fields={"declared": 0},
+        fields=dict.fromkeys(UNFIRED, 0),
         sort=_ORDER,
         limit=limit + 1,
         hint=DUE.name,

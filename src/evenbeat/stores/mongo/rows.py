@@ -16,6 +16,7 @@ from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, S
 from evenbeat.errors import InvalidValue
 from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
 from evenbeat.stores.mongo.location import Document
+from evenbeat.stores.rows import UNFIRED
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -36,8 +37,8 @@ def _required(kind: type[msgspec.Struct], *besides: str) -> frozenset[str]:
     )
 
 
-# Firing does not read "declared".
-_SCHEDULE = _required(ScheduleRecord, "damage", "declared")
+# Firing does not read the texts in UNFIRED. Documents of earlier versions have no "after" and "calendars".
+_SCHEDULE = _required(ScheduleRecord, "damage", "after", "calendars", *UNFIRED)
 _RUN = _required(RunRecord, "id")
 
 

@@ -255,6 +255,20 @@ CREATE INDEX runs_ended ON evenbeat.runs (tenant, state, coalesce(finished_at, 0
     WHERE state NOT IN ('queued', 'running')
 """
 
+# A column with a constant default writes no row, either.
+_SCHEDULES_AFTER = """
+ALTER TABLE evenbeat.schedules ADD COLUMN after text NOT NULL DEFAULT ''
+"""
+_SCHEDULES_TEMPLATE = """
+ALTER TABLE evenbeat.schedules ADD COLUMN template text NOT NULL DEFAULT ''
+"""
+_SCHEDULES_CALENDARS = """
+ALTER TABLE evenbeat.schedules ADD COLUMN calendars text NOT NULL DEFAULT ''
+"""
+_SCHEDULES_FOLLOWERS = """
+ALTER TABLE evenbeat.schedules ADD COLUMN followers text NOT NULL DEFAULT ''
+"""
+
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
@@ -278,7 +292,17 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _LOGS,
     ),
     2: (_RUNS_TRACE,),
-    3: (_RUNS_COHORT, _RUNS_UNIQUE_KEY, _DROP_RUNS_CLAIMABLE, _RUNS_CLAIMABLE_IN_TURN, _RUNS_ENDED),
+    3: (
+        _RUNS_COHORT,
+        _RUNS_UNIQUE_KEY,
+        _DROP_RUNS_CLAIMABLE,
+        _RUNS_CLAIMABLE_IN_TURN,
+        _RUNS_ENDED,
+        _SCHEDULES_AFTER,
+        _SCHEDULES_TEMPLATE,
+        _SCHEDULES_CALENDARS,
+        _SCHEDULES_FOLLOWERS,
+    ),
 }
 """The statements that migrate to each version from the previous one. A released migration never changes."""
 

@@ -12,7 +12,7 @@ deadlocks.
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import FIRED_FIELDS, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import FIRED_FIELDS, RUN, SCHEDULE, SKIPPED, STATISTICS, UNFIRED
 
 _NUMBERS = frozenset(
     (
@@ -126,9 +126,9 @@ ORDER BY wake_at LIMIT 1
 SELECT_NEXT_WAKE = f"SELECT ({_NEXT_WAKE}), {SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
 
-# "declared" may be long, and firing does not need it.
+# Firing does not need "declared", which may be long, nor what UNFIRED lists beside it.
 SELECT_DUE = f"""
-SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)} FROM evenbeat.schedules
+SELECT {", ".join("''" if name in UNFIRED else name for name in SCHEDULE)} FROM evenbeat.schedules
 WHERE wake_at <= least(CAST(%(now)s AS bigint), {CLOCK}) AND format <= %(format)s
 ORDER BY wake_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED

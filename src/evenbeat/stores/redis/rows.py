@@ -64,6 +64,8 @@ class ScheduleDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_default
     catch_up: msgspec.Raw
     spread: int = 0
     execution: msgspec.Raw
+    template: str = ""
+    calendars: str = ""
     managed_by: str
     anchor: str
     created_at: str
@@ -119,6 +121,7 @@ SCHEDULE = (
     "name",
     "task",
     "trigger",
+    "after",
     "state",
     "next_run",
     "moved",
@@ -177,6 +180,8 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
         catch_up=raw_policy(s.catch_up),
         spread=s.spread,
         execution=raw_policy(s.execution),
+        template=s.template,
+        calendars=s.calendars,
         managed_by=s.managed_by,
         anchor=instant_text(s.anchor),
         created_at=instant_text(s.created_at),
@@ -194,6 +199,10 @@ def schedule_fields(s: ScheduleRecord) -> list[str]:
         s.overlap,
         "max_concurrent",
         "" if s.max_concurrent is None else number_text(s.max_concurrent),
+        "after",
+        s.after,
+        "followers",
+        s.followers,
         "generation",
         number_text(s.generation),
         "revision",
@@ -261,6 +270,8 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
             max_concurrent=int(most) if most else None,
             spread=rest.spread,
             execution=read_policy(bytes(rest.execution), Execution),
+            after=fields.get("after", ""),
+            template=rest.template,
             managed_by=rest.managed_by,
             state=state,  # type: ignore[arg-type]  # it was just checked
             pause_note=fields["pause_note"],
@@ -268,6 +279,8 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
             paused_by=fields["paused_by"],
             paused_at=optional_instant(fields["paused_at"]),
             declared=fields.get("declared", ""),  # no fire reads it
+            calendars=rest.calendars,
+            followers=fields.get("followers", ""),  # nor this
             last_fire=optional_instant(fields["last_fire"]),
             anchor=instant_of(rest.anchor),
             next_tick=optional_instant(fields["next_run"]),

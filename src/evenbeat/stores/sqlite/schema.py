@@ -253,6 +253,19 @@ CREATE INDEX evenbeat_runs_ended ON evenbeat_runs (tenant, state, coalesce(finis
     WHERE state <> 'queued' AND state <> 'running'
 """
 
+_SCHEDULES_AFTER = """
+ALTER TABLE evenbeat_schedules ADD COLUMN after TEXT NOT NULL DEFAULT ''
+"""
+_SCHEDULES_TEMPLATE = """
+ALTER TABLE evenbeat_schedules ADD COLUMN template TEXT NOT NULL DEFAULT ''
+"""
+_SCHEDULES_CALENDARS = """
+ALTER TABLE evenbeat_schedules ADD COLUMN calendars TEXT NOT NULL DEFAULT ''
+"""
+_SCHEDULES_FOLLOWERS = """
+ALTER TABLE evenbeat_schedules ADD COLUMN followers TEXT NOT NULL DEFAULT ''
+"""
+
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         _SCHEDULES,
@@ -283,6 +296,10 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         _DROP_RUNS_LEASED,
         _RUNS_LEASED_WITH_COHORT,
         _RUNS_ENDED,
+        _SCHEDULES_AFTER,
+        _SCHEDULES_TEMPLATE,
+        _SCHEDULES_CALENDARS,
+        _SCHEDULES_FOLLOWERS,
     ),
 }
 """The statements that lead to each version from the one before. A released migration never changes."""

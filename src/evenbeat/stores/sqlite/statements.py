@@ -7,7 +7,7 @@ statement again for each number of values in its text. Placeholders have no numb
 
 from __future__ import annotations
 
-from evenbeat.stores.rows import FIRED_FIELDS, LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS
+from evenbeat.stores.rows import FIRED_FIELDS, LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS, UNFIRED
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -23,9 +23,9 @@ NEXT_WAKE = """
 SELECT wake_at FROM evenbeat_schedules WHERE wake_at IS NOT NULL AND format <= ? ORDER BY wake_at LIMIT 1
 """
 
-# 3 us a row. "declared" may be long, and firing does not need it.
+# 3 us a row. Firing does not need "declared", which may be long, nor what UNFIRED lists beside it.
 SELECT_DUE = f"""
-SELECT {", ".join("''" if name == "declared" else name for name in SCHEDULE)}, rowid
+SELECT {", ".join("''" if name in UNFIRED else name for name in SCHEDULE)}, rowid
 FROM evenbeat_schedules WHERE wake_at <= ? AND format <= ? ORDER BY wake_at LIMIT ?
 """
 

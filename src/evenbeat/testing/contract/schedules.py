@@ -45,6 +45,10 @@ class ScheduleContract(Contract):
                 pause_note="naïve ∑ \x01",
                 paused_by="ann@db1",
                 declared='{"task":"work","payload":{"text":"\\u0000"}}',
+                after='[{"schedule":"load","within":3600000}]',
+                template='{"name":"nightly","own":["retries"]}',
+                calendars='{"skip":[[0,86400000]]}',
+                followers="digest report",
                 last_fire=store.now() - 1,
             ),
         )
