@@ -29,6 +29,7 @@ from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.testing.clock import VirtualClock
 from tests import servers
 from tests.conftest import server_url
+from tests.damaged_bson import Damaged, document, not_binary, not_utf_8
 from tests.faults.proxy import Proxy
 
 LOCK = 600_000
@@ -49,6 +50,11 @@ def orders(mongo: str) -> Iterator[Orders]:
 @pytest.fixture
 def documents(orders: Orders, clock: VirtualClock) -> MongoDocuments:
     return MongoDocuments(orders, clock=clock)
+
+
+def insert(orders: Orders, fields: dict[str, Any]) -> None:
+    """Insert a document that may have damaged values."""
+    orders.insert_one(document(fields))  # type: ignore[arg-type]  # the driver accepts encoded documents
 
 
 def due(clock: VirtualClock, ago: int = 0) -> DatetimeMS:
@@ -418,35 +424,96 @@ class _Exploding(TypeDecoder):
         raise RuntimeError("boom")
 
 
-@pytest.mark.parametrize("value", [DatetimeMS(2**60), Decimal128("1"), Binary(b"no UUID", 4)])
+@pytest.mark.parametrize(
+    ("value", "salvaged"),
+    [
+        (DatetimeMS(2**60), DatetimeMS(2**60)),
+        (Decimal128("1"), Decimal128("1")),
+        (not_binary(b"x"), None),
+        (not_utf_8(b"M\xfcller"), "M\ufffdller"),
+    ],
+    ids=["date", "decoder", "binary", "text"],
+)
 def test_a_document_that_can_not_be_read_is_reported_and_blocks_no_other(
-    orders: Orders, clock: VirtualClock, value: Any
+    orders: Orders, clock: VirtualClock, value: Any, salvaged: Any
 ) -> None:
     options = orders.codec_options.with_options(type_registry=TypeRegistry([_Exploding()]))
-    orders.insert_many(
-        [
-            {"_id": 1, "sleep_until": due(clock, 2), "value": value, "interval": "* * * * *"},
-            {"_id": 2, "sleep_until": due(clock, 1)},
-        ]
-    )
+    insert(orders, {"_id": 1, "sleep_until": due(clock, 2), "value": value, "interval": "* * * * *"})
+    insert(orders, {"_id": 2, "sleep_until": due(clock, 1)})
     documents = MongoDocuments(orders.with_options(codec_options=options), clock=clock)
     bad, good = documents.lock_next(LOCK, 5).found
     assert rules.read(good).sleep_until == clock.now - 1
     with pytest.raises(InvalidValue, match="the document can't be read: "):
         rules.read(bad)
-    assert bad.data.get("value", value) == value
+    assert bad.data.get("value") == salvaged
     assert documents.update([Change(lock_of(bad), clock.now + 1)]) == [True]
 
 
+UNREADABLE_IDS: dict[str, Callable[[int], Any]] = {
+    "text": lambda n: not_utf_8(b"\xff%d" % n),
+    "binary": lambda n: not_binary(b"%d" % n),
+    "inside": lambda n: Damaged(0x03, document({"n": n, "text": not_utf_8(b"\xff")}).raw),
+    "pointer": lambda n: Damaged(0x0C, not_utf_8(b"db.orders").raw + b"%012d" % n),
+}
+"""Values of ``_id`` that the driver can't read, or does not write as it has read them: no filter finds them."""
+
+unreadable_ids = pytest.mark.parametrize("odd", UNREADABLE_IDS.values(), ids=UNREADABLE_IDS)
+
+
+@unreadable_ids
+@pytest.mark.parametrize("ago", [9, 0, -9], ids=["first", "equal", "later"])
 def test_documents_whose_ids_can_not_be_read_are_logged_and_block_no_other(
-    orders: Orders, documents: MongoDocuments, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    orders: Orders,
+    documents: MongoDocuments,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    odd: Callable[[int], Any],
+    ago: int,
 ) -> None:
-    odd = [{"_id": Binary(bytes([n]), 4), "sleep_until": due(clock, 9)} for n in range(3)]
-    orders.insert_many([*odd, *({"_id": n, "sleep_until": due(clock)} for n in range(3))])
+    for n in range(3):
+        insert(orders, {"_id": odd(n), "sleep_until": due(clock, ago)})
+        insert(orders, {"_id": n, "sleep_until": due(clock)})
     taken = [documents.lock_next(LOCK, 1) for _ in range(3)]
     assert sorted(ids(one for some in taken for one in some.found)) == [0, 1, 2]
-    assert "an _id that can't be read" in caplog.text
-    assert documents.lock_next(LOCK, 1) == ([], clock.now + LOCK)
+    clock.now += 10
+    assert documents.lock_next(LOCK, 1) == ([], clock.now - 10 + LOCK)
+    assert "documents have an _id that can't be read, and are skipped" in caplog.text
+    # They stay as they were.
+    assert orders.count_documents({"sleep_until": DatetimeMS(clock.now - 10 - ago)}) == 3
+
+
+@unreadable_ids
+@pytest.mark.parametrize("limit", [1, 4, 50])
+def test_more_unreadable_ids_than_a_batch_block_no_other(
+    orders: Orders,
+    documents: MongoDocuments,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
+    odd: Callable[[int], Any],
+    limit: int,
+) -> None:
+    for n in range(100):
+        insert(orders, {"_id": odd(n), "sleep_until": due(clock, 9)})
+    orders.insert_many([{"_id": n, "sleep_until": due(clock)} for n in range(3)])
+    found: list[Any] = []
+    for _ in range(4):
+        taken = documents.lock_next(LOCK, limit)
+        found += ids(taken.found)
+        # A call that has not seen all of them does not make the processor wait.
+        assert len(found) == 3 or taken.found or taken.next_due == clock.now
+    assert sorted(found) == [0, 1, 2]
+    messages = len(caplog.records)
+    assert caplog.records[-1].__dict__["count"] == 100
+    for _ in range(3):
+        assert documents.lock_next(LOCK, limit) == ([], clock.now + LOCK)
+    assert len(caplog.records) == messages  # once is enough
+
+
+def test_an_unreadable_id_that_is_due_later_does_not_stop_the_search_for_the_next_document(
+    orders: Orders, documents: MongoDocuments, clock: VirtualClock
+) -> None:
+    insert(orders, {"_id": not_binary(b"x"), "sleep_until": due(clock, -5)})
+    assert documents.lock_next(LOCK, 1) == ([], clock.now + 5)
 
 
 def test_ids_of_all_types(orders: Orders, documents: MongoDocuments, clock: VirtualClock) -> None:

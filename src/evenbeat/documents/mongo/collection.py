@@ -31,6 +31,8 @@ RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     unicode_decode_error_handler="replace",
 )
 PLAIN = RAW.with_options(document_class=dict)
+# Raises BSONError for texts that are not UTF-8: a filter with the text that RAW reads would not find them.
+STRICT = RAW.with_options(unicode_decode_error_handler="strict")
 
 # Error codes that concern the server, not the request: the server cannot be reached, changes its role or
 # shuts down; it lacks time or memory; it met a conflict; or it refuses access.
@@ -70,6 +72,7 @@ class UserCollection:
         self._raw = collection.with_options(
             codec_options=RAW, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("local")
         )
+        self._strict = self._raw.with_options(codec_options=STRICT)
         self._theirs = collection
         self._client = collection.database.client
         self._admin = self._client.admin
@@ -100,9 +103,12 @@ class UserCollection:
         by: str | None = None,
         descending: bool = False,
         limit: int = 0,
+        is_strict: bool = False,
     ) -> list[RawBSONDocument]:
+        """Find documents. ``is_strict``: reading a text that is not UTF-8 from one raises BSONError."""
         with self._translated():
-            cursor = self._raw.find(where, projection=fields, limit=limit, batch_size=limit or 10_000)
+            source = self._strict if is_strict else self._raw
+            cursor = source.find(where, projection=fields, limit=limit, batch_size=limit or 10_000)
             if by is not None:
                 cursor = cursor.sort(by, -1 if descending else 1)
             with cursor:

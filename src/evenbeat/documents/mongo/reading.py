@@ -8,13 +8,29 @@ from typing import Any
 import bson
 from bson.codec_options import CodecOptions
 from bson.datetime_ms import DatetimeMS
-from bson.errors import BSONError
+from bson.dbref import DBRef
+from bson.errors import BSONError, InvalidBSON
 from bson.raw_bson import RawBSONDocument
 
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.documents import paths
 from evenbeat.documents.base import Fields, Found
-from evenbeat.documents.mongo.collection import PLAIN
+from evenbeat.documents.mongo.collection import PLAIN, STRICT
+
+
+_STRICT_PLAIN = STRICT.with_options(document_class=dict)
+
+
+def readable_id(document: RawBSONDocument) -> Any:
+    """Return the ``_id`` of a document that was read with ``STRICT``. Raise BSONError if a filter with this
+    value would not find the document."""
+    found = document["_id"]
+    if isinstance(found, RawBSONDocument):
+        # It is decoded only here. Handlers get it decoded, and their changes are written with that value.
+        bson.decode(found.raw, _STRICT_PLAIN)
+    elif isinstance(found, DBRef):
+        raise InvalidBSON("a DBPointer, which the driver reads as a DBRef and writes as a document")
+    return found
 
 
 class Reader:
@@ -45,7 +61,7 @@ class Reader:
     def _salvaged(self, id_: Any, raw: bytes | memoryview, seen: Instant) -> dict[str, Any]:
         try:
             data: dict[str, Any] = bson.decode(raw, PLAIN)
-        except BSONError:  # for example a UUID of three bytes: the whole document can't be decoded
+        except BSONError:  # for example binary data of a wrong length: the whole document can't be decoded
             data = {"_id": id_}
         paths.put(data, self._fields.sleep_until, DatetimeMS(seen))
         return data

@@ -20,7 +20,7 @@ from evenbeat.documents.locking import DocumentLocker, Locking
 from evenbeat.documents.mongo.collection import UserCollection, WriteResult
 from evenbeat.documents.mongo.contention import CandidateWindow
 from evenbeat.documents.mongo.queries import Operation, Queries
-from evenbeat.documents.mongo.reading import Reader
+from evenbeat.documents.mongo.reading import Reader, readable_id
 from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 
 # How often to search again if other processors lock all candidates first, or the server refuses to lock them.
@@ -154,23 +154,37 @@ class MongoDocuments:
 
     def _find_due(self, now: Instant, limit: int, locking: Locking) -> tuple[list[_Seen], bool]:
         """Return due documents, the longest due first, or last, and whether these are all."""
-        limit += self._unreadable
+        # Unreadable ones stay at the head of the queue. Twice as many: also finds those behind the last page.
+        limit += 2 * self._unreadable
         documents = self._collection.find(
             self._queries.due(now, locking.left_out),
             {self._path: 1},
             by=self._path,
             descending=locking.from_end,
             limit=limit,
+            is_strict=True,
         )
         seen: list[_Seen] = []
+        reason: BSONError | None = None
         for document in documents:
             try:
-                seen.append(_Seen(document["_id"], int(paths.get(document, self._path))))
+                seen.append(_Seen(readable_id(document), int(paths.get(document, self._path))))
             except BSONError as error:
-                _log.error("a document has an _id that can't be read: %s", error, extra=self._extra())
-        # They stay at the head of the queue: the next search must read as many more.
-        self._unreadable = len(documents) - len(seen)
+                reason = reason or error
+        unreadable = len(documents) - len(seen)
+        if unreadable != self._unreadable:
+            self._unreadable = unreadable
+            if reason is not None:
+                self._log_unreadable(reason)
         return seen, len(documents) < limit
+
+    def _log_unreadable(self, reason: BSONError) -> None:
+        _log.error(
+            "due documents have an _id that can't be read, and are skipped: %s; delete them, or insert them "
+            "with another _id",
+            reason,
+            extra=self._extra() | {"count": self._unreadable},
+        )
 
     def _warn_of_unique_index(self) -> None:
         name = self._collection.unique_index(self._path)
@@ -200,7 +214,9 @@ class MongoDocuments:
         )
 
     def _next_due(self, now: Instant) -> Instant | None:
-        documents = self._collection.find(self._queries.later(now), {self._path: 1}, by=self._path, limit=1)
+        # Without the _id, which may be one that can't be read.
+        fields = {"_id": 0, self._path: 1}
+        documents = self._collection.find(self._queries.later(now), fields, by=self._path, limit=1)
         return int(paths.get(documents[0], self._path)) if documents else None
 
     def _lock_some(
