@@ -17,7 +17,6 @@ from evenbeat.documents import paths
 from evenbeat.documents.base import Fields, Found
 from evenbeat.documents.mongo.collection import PLAIN, STRICT
 
-
 _STRICT_PLAIN = STRICT.with_options(document_class=dict)
 
 

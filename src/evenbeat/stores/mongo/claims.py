@@ -13,6 +13,7 @@ from evenbeat.core.records import FORMAT, RunRecord
 from evenbeat.rules.limits import LIMIT, OWNER
 from evenbeat.stores.base import Claim
 from evenbeat.stores.damage import Unreadable, quarantine_note
+from evenbeat.stores.mongo.damaged_ids import among, exactly
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, NO_COHORT, read_run, records_between
 from evenbeat.stores.mongo.schedules import put_notes
@@ -190,7 +191,7 @@ def take(session: Session, wanted: Claim, ids: list[str], due: Instant, now: Ins
     finds the runs that it holds. Runs must be due at ``due`` and have no cohort.
     """
     # 100 us of the server's time for each run, 80 us of it for its six indexes, whatever they contain.
-    where = {"_id": {"$in": ids}, **claimable(wanted, wanted.queues, due)}
+    where = {"_id": among(ids), **claimable(wanted, wanted.queues, due)}
     update = {"q": where, "u": start(wanted, now), "multi": True, "hint": "_id_"}
     # Does not wait for a run that is in a transaction (a cancel request).
     patience = SHORT_WAIT + _FOR_EACH * len(ids)
@@ -230,7 +231,7 @@ def quarantine(
     worker could end it. ``held`` is the condition that the run must still fulfil."""
     ends = [
         UpdateOne(
-            {**held, "_id": document["_id"]},
+            {**held, "_id": exactly(document["_id"])},
             {
                 "$set": {"state": "failed", "error": quarantine_note(error), "finished_at": now},
                 "$unset": {"lease_until": "", "claim": ""},

@@ -21,6 +21,7 @@ from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.decisions import Budget
+from evenbeat.stores.mongo.damaged_ids import DamagedId, among, exactly
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
@@ -122,7 +123,7 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
     """Fire a batch in an open transaction."""
     start, now, limit, clock = batch
     try:
-        session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": start.id}, TOUCH)])
+        session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": exactly(start.id)}, TOUCH)])
     except Contended:
         raise BatchReserved from None
     documents = session.find(
@@ -133,7 +134,7 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
         sort=_ORDER,
         limit=limit + 1,
         hint=DUE.name,
-        start=[("wake_at", start.wake_at), ("_id", start.id), ("format", LOWEST)],
+        start=[("wake_at", start.wake_at), ("_id", _bound(start.id)), ("format", LOWEST)],
     )
     due: list[ScheduleRecord] = []
     to_quarantine: list[tuple[Document, Exception]] = []
@@ -163,7 +164,7 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
     # already wait. So a run that ends at the same time must conflict with this transaction.
     planned_with = [run.run for outcome in planned for run in active.get(outcome.schedule.key, ())]
     if planned_with:
-        session.update("touch runs", RUNS, {"_id": {"$in": planned_with}}, TOUCH)
+        session.update("touch runs", RUNS, {"_id": among(planned_with)}, TOUCH)
     # A tick takes 90 us of the server's time and 50 us of the node's (10,000 due, batches of 500).
     session.bulk("update schedules", SCHEDULES, moves)
     add_what_follows(session, planned, clock, careful)
@@ -172,11 +173,17 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
     if left is not None:
         next_wake = left.wake_at
     elif len(documents) > limit:
-        next_wake = int(documents[limit]["wake_at"])
+        next_wake = int(documents[limit].get("wake_at", now))
     else:
         following = earliest(session)
         next_wake = None if following is None else following.wake_at
     return Fired(tuple(planned), next_wake, names)
+
+
+def _bound(found: str) -> Any:
+    """Return the bound of an index for an ``_id``. Bounds have no operators, so that of a damaged ``_id`` is
+    the first of its instant."""
+    return LOWEST if isinstance(found, DamagedId) else found
 
 
 def _advance(before: ScheduleRecord, after: ScheduleRecord) -> UpdateOne:
@@ -218,7 +225,7 @@ def _put_to_sleep(session: Session, to_quarantine: list[tuple[Document, Exceptio
     if not to_quarantine:
         return ()
     ids = [document["_id"] for document, _ in to_quarantine]
-    session.update("quarantine", SCHEDULES, {"_id": {"$in": ids}}, {"$unset": {"wake_at": ""}})
+    session.update("quarantine", SCHEDULES, {"_id": among(ids)}, {"$unset": {"wake_at": ""}})
     names = [_name_of(document) for document, _ in to_quarantine]
     put_notes(session, [(*name, error) for name, (_, error) in zip(names, to_quarantine, strict=True)])
     return tuple(names)

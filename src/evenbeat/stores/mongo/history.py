@@ -11,6 +11,8 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.stores.base import LEFT_OUT, ActiveCounts, Page, QueueCounts, RunQuery
 from evenbeat.stores.damage import Unreadable
+from evenbeat.stores.mongo.damaged_ids import after as after_id
+from evenbeat.stores.mongo.damaged_ids import in_order
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
     LOWEST,
@@ -74,9 +76,9 @@ def find(session: Session, query: RunQuery) -> Page[RunRecord]:
     return fetch_run_page(query, fetch)
 
 
-def _order(document: Document) -> tuple[int, str]:
+def _order(document: Document) -> tuple[int, bytes]:
     created_at = document.get("created_at")
-    return (-created_at if isinstance(created_at, int) else 0, str(document["_id"]))
+    return (-created_at if isinstance(created_at, int) else 0, in_order(document["_id"]))
 
 
 def search_filters(query: RunQuery, after: Position | None = None) -> list[tuple[Document, str]]:
@@ -146,7 +148,7 @@ def _conditions(query: RunQuery, after: Position | None) -> list[Document]:
     if after is not None:
         created_at, run_id = after
         where.append({"created_at": {"$lte": created_at}})
-        where.append({"$or": [{"created_at": {"$lt": created_at}}, {"_id": {"$gt": run_id}}]})
+        where.append({"$or": [{"created_at": {"$lt": created_at}}, {"_id": after_id(run_id)}]})
     return where
 
 
@@ -195,11 +197,13 @@ def count_active(session: Session, now: Instant) -> list[ActiveCounts]:
     group = {name: f"${name}" for name in ("tenant", "queue", "priority", "task", "cohort")}
     found: dict[str, Document] = {}
     for where, index, figures in parts:
-        grouped = {"$group": {"_id": group, **figures}}
-        for document in session.aggregate(
-            "count active", RUNS, [{"$match": where}, grouped], hint=index.name
-        ):
-            identity = document.pop("_id")
+        pipeline: list[Document] = [
+            {"$match": where},
+            {"$group": {"_id": group, **figures}},
+            {"$project": {"_id": 0, "of": "$_id", **dict.fromkeys(figures, 1)}},
+        ]
+        for document in session.aggregate("count active", RUNS, pipeline, hint=index.name):
+            identity = document.pop("of", {})
             identity["cohort"] = identity.get("cohort") or None
             counts = found.setdefault(repr(identity), identity)
             # The server sends large numbers as Int64, which nothing outside the driver can encode.

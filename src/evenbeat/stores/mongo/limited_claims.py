@@ -32,6 +32,7 @@ from evenbeat.rules.limits import (
 from evenbeat.stores.base import Claim
 from evenbeat.stores.mongo import claims
 from evenbeat.stores.mongo.claims import PRIORITIES, ClaimedRuns
+from evenbeat.stores.mongo.damaged_ids import REPLACED, among, is_doubtful
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.records import find_bodies
 from evenbeat.stores.mongo.rows import LOWEST, NO_COHORT, record_document, record_id, records_between
@@ -140,7 +141,7 @@ def survey(session: Session, wanted: Claim, priorities: Sequence[int] = PRIORITI
     return Survey(
         holds=any("holds" in document for document in found),
         limits=read_limits(bodies),
-        running=[(document["of"], int(document["running"])) for document in found if "running" in document],
+        running=[(one.get("of", {}), int(one["running"])) for one in found if "running" in one],
         cohorts=_firsts(found),
         waiting=waiting,
         is_complete=not any("others" in document for document in found),
@@ -159,10 +160,7 @@ def _gather(session: Session, name: str, questions: Sequence[tuple[str, list[Doc
     stages: list[Document] = [{"$match": VERSION}, {"$project": {"_id": 1}}]
     for at, (collection, pipeline) in enumerate(questions):
         stages.append({"$lookup": {"from": collection, "pipeline": pipeline, "as": f"found{at}"}})
-    answers = session.aggregate(name, META, stages)
-    return [
-        document for answer in answers for at in range(len(questions)) for document in answer[f"found{at}"]
-    ]
+    return session.aggregate(name, META, stages, are_inside=True)
 
 
 def first_of_cohorts(queues: Sequence[str]) -> list[list[Document]]:
@@ -186,7 +184,8 @@ def first_of_cohorts(queues: Sequence[str]) -> list[list[Document]]:
 
 def _firsts(found: Iterable[Document]) -> list[First]:
     return [
-        First(document["cohort"], int(document["first"]), document["id"])
+        # An id that can't be read is missing: the claim reads it again.
+        First(document["cohort"], int(document["first"]), document.get("id", REPLACED))
         for document in found
         if "cohort" in document and isinstance(document.get("first"), int)
     ]
@@ -221,7 +220,7 @@ def give_cohorts(session: Session, wanted: Claim, seen: Survey, due: Instant) ->
         return False
     updates = [
         {
-            "q": {"_id": {"$in": ids}, "state": "queued", "cohort": before},
+            "q": {"_id": among(ids), "state": "queued", "cohort": before},
             "u": {"$set": {"cohort": after}},
             "multi": True,
             "hint": "_id_",
@@ -376,7 +375,7 @@ def _limited_candidates(session: Session, claim: LimitedClaim, seen: Survey, use
             continue
         cohorts[parts.priority, parts.tenant] += 1
         most = claim.wanted.limit if room is None else min(room, claim.wanted.limit)
-        if most == 1:
+        if most == 1 and not is_doubtful(first.id):
             found.append(Candidate(first.id, parts.tenant, parts.priority, first.run_at, first.cohort))
         else:
             to_read.append((first.cohort, most))
@@ -405,9 +404,9 @@ def _start(session: Session, claim: LimitedClaim, chosen: Sequence[Candidate]) -
     free = [run.id for run in chosen if run.cohort is None]
     operations = []
     if free:
-        where = {"_id": {"$in": free}, **claims.claimable(claim.wanted, claim.wanted.queues, claim.due)}
+        where = {"_id": among(free), **claims.claimable(claim.wanted, claim.wanted.queues, claim.due)}
         operations.append(UpdateMany(where, change, hint="_id_"))
     if ids := [run.id for run in chosen if run.cohort is not None]:
-        where = {"_id": {"$in": ids}, "state": "queued", "cohort": {"$gt": NO_COHORT}}
+        where = {"_id": among(ids), "state": "queued", "cohort": {"$gt": NO_COHORT}}
         operations.append(UpdateMany(where, change, hint="_id_"))
     session.bulk("claim limited runs", RUNS, operations)

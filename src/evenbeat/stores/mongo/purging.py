@@ -14,6 +14,7 @@ from evenbeat.core.instants import FIRST, Instant
 from evenbeat.core.records import RunState
 from evenbeat.stores.base import EndedRuns, Purged
 from evenbeat.stores.mongo import new_runs
+from evenbeat.stores.mongo.damaged_ids import DamagedId, among
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import log_of
 from evenbeat.stores.mongo.schema import ENDED, LOGS, OVER, RECORDS, RUNS, SKIPPED, Index
@@ -52,14 +53,14 @@ def purge(
     gone = handled = 0
     for some in _without_lines(session, old):
         # The condition is checked again: a run that was retried since it was found stays.
-        where = {"_id": {"$in": some}, **over}
+        where = {"_id": among(some), **over}
         gone += _delete(session, RUNS, where, patience)
         handled += len(some)
-        drop_lines_without_runs(session, some)
+        drop_lines_without_runs(session, [one for one in some if not isinstance(one, DamagedId)])
     if skipped:
-        gone += _delete(session, SKIPPED, {"_id": {"$in": _ids(skipped)}, **recorded}, patience)
+        gone += _delete(session, SKIPPED, {"_id": among(_ids(skipped)), **recorded}, patience)
     if records:
-        gone += _delete(session, RECORDS, {"_id": {"$in": _ids(records)}, **expired}, patience)
+        gone += _delete(session, RECORDS, {"_id": among(_ids(records)), **expired}, patience)
     if handled < len(old):
         return Purged(gone, FIRST)
     if len(found) < limit:
@@ -112,8 +113,11 @@ def _without_lines(session: Session, runs: list[Document]) -> Iterator[list[str]
     for at in range(0, len(runs), _RUNS_AT_ONCE):
         some = runs[at : at + _RUNS_AT_ONCE]
         # Keeps the lines of an attempt that begins meanwhile: a retry increments the attempt.
-        lines = [{"q": {"_id": log_of(run["_id"], run.get("attempt"))}, "limit": 0} for run in some]
-        while session.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES) is None:
+        # A damaged id has no lines: no worker could run it.
+        ids = [(run["_id"], run.get("attempt")) for run in some if not isinstance(run["_id"], DamagedId)]
+        lines = [{"q": {"_id": log_of(*one)}, "limit": 0} for one in ids]
+        command = {"delete": LOGS, "deletes": lines}
+        while lines and session.write_each("delete logs", command, _FOR_LINES) is None:
             if time.monotonic() >= deadline:
                 return
         yield _ids(some)
@@ -127,7 +131,7 @@ def drop_lines_without_runs(session: Session, ids: list[str]) -> None:
     Call it after writing lines and after deleting runs: the later of the two calls sees the effect of the
     earlier one.
     """
-    there = new_runs.present(session, ids)
+    there = new_runs.present(session, ids) if ids else set()
     lines = [{"q": {"_id": log_of(run_id)}, "limit": 0} for run_id in ids if run_id not in there]
     if lines:
         session.write_each("delete logs", {"delete": LOGS, "deletes": lines}, _FOR_LINES)

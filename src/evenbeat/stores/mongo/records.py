@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pymongo.operations import ReplaceOne
@@ -10,6 +10,7 @@ from pymongo.operations import ReplaceOne
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
 from evenbeat.stores.damage import Unreadable
+from evenbeat.stores.mongo.damaged_ids import DamagedId, after
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import (
     HIGHEST,
@@ -127,7 +128,7 @@ def find(
     return found
 
 
-def _in_range(session: Session, ids: Document, limit: int | None, now: Instant) -> list[Record]:
+def _in_range(session: Session, ids: Mapping[str, Any], limit: int | None, now: Instant) -> list[Record]:
     """Find records in a range of ``_id``s. Continue after unreadable documents until there are enough."""
     found: list[Record] = []
     while True:
@@ -137,12 +138,12 @@ def _in_range(session: Session, ids: Document, limit: int | None, now: Instant) 
         found += readable(documents, read_record)
         if limit is None or len(documents) < missing or len(found) == limit:
             return found
-        ids = {"$gt": documents[-1]["_id"], "$lt": ids["$lt"]}
+        ids = after(documents[-1]["_id"], lt=ids["$lt"])
 
 
 def _tenants(session: Session, kind: str) -> Iterator[str]:
     """Yield the tenants that have records of a kind. Reads one record of each."""
-    ids = records_of(kind)
+    ids: Mapping[str, Any] = records_of(kind)
     while True:
         following = session.find(
             "find tenant", RECORDS, {"_id": ids}, fields={"_id": 1}, sort=[("_id", 1)], limit=1
@@ -150,10 +151,10 @@ def _tenants(session: Session, kind: str) -> Iterator[str]:
         if not following:
             return
         identity = following[0]["_id"]
-        if isinstance(identity.get("tenant"), str):
+        if not isinstance(identity, DamagedId) and isinstance(identity.get("tenant"), str):
             yield identity["tenant"]
             identity = {"kind": kind, "tenant": identity["tenant"], "key": HIGHEST}
-        ids = {"$gt": identity, "$lt": ids["$lt"]}
+        ids = after(identity, lt=ids["$lt"])
 
 
 def delete(session: Session, identity: tuple[str, str, str], version: int, patience: float) -> bool:

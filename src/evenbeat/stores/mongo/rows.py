@@ -13,8 +13,9 @@ import msgspec
 from bson import MaxKey, MinKey
 
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
+from evenbeat.stores.mongo.damaged_ids import DamagedId
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.rows import UNFIRED
 
@@ -65,6 +66,7 @@ def schedule_document(schedule: ScheduleRecord) -> Document:
 
 
 def read_schedule(document: Document) -> ScheduleRecord:
+    _check_id(document)
     schedule = _read(document, ScheduleRecord, _SCHEDULE)
     check_counts(schedule.generation, schedule.revision, schedule.fire_seq)
     if key_text(schedule.key) != document["_id"]:
@@ -79,12 +81,19 @@ def run_document(run: RunRecord) -> Document:
 
 
 def read_run(document: Document) -> RunRecord:
+    _check_id(document)
     # A copy: the caller's document keeps its _id.
     run = _read(
         {**document, "id": document["_id"], "cohort": document.get("cohort") or None}, RunRecord, _RUN
     )
     check_counts(run.attempt, run.failures, run.crashes)
     return run
+
+
+def _check_id(document: Document) -> None:
+    """Refuse a document that a record could not address."""
+    if isinstance(document["_id"], DamagedId):
+        raise Unreadable(f"its _id {shown(document['_id'])} is not UTF-8")
 
 
 def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:
@@ -169,7 +178,8 @@ def log_document(chunk: LogChunk) -> Document:
 
 
 def read_log(document: Document) -> LogChunk:
-    return _read({**document, **document["_id"]}, LogChunk, frozenset())
+    identity = document["_id"] if isinstance(document["_id"], dict) else {}
+    return _read({**document, **identity}, LogChunk, frozenset())
 
 
 def log_of(run: str, last_attempt: Any = None) -> Document:

@@ -15,11 +15,12 @@ from evenbeat.stores.base import Page, ScheduleQuery, Write, Written
 from evenbeat.stores.damage import quarantine_note, salvaged_version
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.mongo import new_runs, records
+from evenbeat.stores.mongo.damaged_ids import after_name, among
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_document, skipped_document
 from evenbeat.stores.mongo.schema import CHANGED, DUE, RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.mongo.session import Session
-from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page
+from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page, write_position
 
 # A counter for writes that must only cause a conflict: a transaction that has read a document without
 # writing it does not notice that another one changes it.
@@ -119,7 +120,7 @@ def add_what_follows(session: Session, accepted: Iterable[Planned], now: Instant
     new_runs.insert(session, runs, careful)
     session.insert("insert skipped", SKIPPED, skipped)
     if cancels:
-        active = {"_id": {"$in": cancels}, "state": {"$in": ACTIVE_STATES}}
+        active = {"_id": among(cancels), "state": {"$in": ACTIVE_STATES}}
         session.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
     records.add(session, new_records, now, careful)
 
@@ -153,8 +154,12 @@ def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
         limit=query.limit + 1,
         hint=_index(query),
     )
-    found = [found_schedule(document) for document in documents]
-    return schedule_page(found, query.limit)
+    page = schedule_page([found_schedule(document) for document in documents], query.limit)
+    if page.cursor is None:
+        return page
+    # The position of the document: a damaged schedule has the name of its _id.
+    last = documents[query.limit - 1]
+    return page._replace(cursor=write_position((last["tenant"], last["name"])))
 
 
 def _among(session: Session, query: ScheduleQuery, keys: Sequence[Key]) -> list[ScheduleRecord]:
@@ -201,6 +206,6 @@ def search_filter(query: ScheduleQuery, after: Key | None) -> Document:
         where |= {"tenant": query.tenant or text, "name": query.name or text}
     if after is not None:
         tenant, name = after
-        behind = [{"tenant": {"$gt": tenant}}, {"tenant": tenant, "name": {"$gt": name}}]
+        behind = [{"tenant": after_name(tenant)}, {"tenant": tenant, "name": after_name(name)}]
         where = {"$and": [where, {"tenant": {"$gte": tenant}}, {"$or": behind}]}
     return where

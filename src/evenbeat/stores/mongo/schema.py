@@ -13,6 +13,7 @@ import json
 from typing import Any, NamedTuple
 
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
+from evenbeat.stores.mongo.damaged_ids import among
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, NO_COHORT
 from evenbeat.stores.mongo.session import Session
@@ -233,7 +234,7 @@ def _fill_cohorts(session: Session) -> None:
             "find runs without cohort", RUNS, missing, fields={"_id": 1}, limit=_DOCUMENTS_AT_ONCE
         ):
             change = {
-                "q": {"_id": {"$in": [document["_id"] for document in found]}, "cohort": {"$exists": False}},
+                "q": {"_id": among(document["_id"] for document in found), "cohort": {"$exists": False}},
                 "u": {"$set": {"cohort": NO_COHORT}},
                 "multi": True,
             }

@@ -10,6 +10,9 @@ import pymongo
 from bson.errors import BSONError
 from pymongo import ReadPreference, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.command_cursor import CommandCursor
+from pymongo.cursor import Cursor
 from pymongo.database import Database
 from pymongo.errors import (
     BulkWriteError,
@@ -27,6 +30,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge
+from evenbeat.stores.mongo import exact_reading
 from evenbeat.stores.mongo.location import Document
 
 OnCommand: TypeAlias = Callable[[str], None]
@@ -136,8 +140,9 @@ class Session:
         """Find all documents, in as few replies as their size allows. ``quiet``: do not announce it."""
         if not quiet:
             self.announce(name)
-        with self._translated():
-            cursor = self.database[collection].find(
+
+        def open_cursor(source: Collection[Any]) -> Cursor[Any]:
+            cursor = source.find(
                 where,
                 projection=fields,
                 session=self._client_session,
@@ -152,8 +157,10 @@ class Session:
                 cursor = cursor.hint(hint)
             if start is not None:
                 cursor = cursor.min(start)
-            with cursor:
-                return list(cursor)
+            return cursor
+
+        with self._translated():
+            return exact_reading.read(self.database[collection], open_cursor, are_inside=False)
 
     def aggregate(
         self,
@@ -162,17 +169,20 @@ class Session:
         pipeline: Sequence[Mapping[str, Any]],
         hint: str | None = None,
         quiet: bool = False,
+        are_inside: bool = False,
     ) -> list[Document]:
+        """Return the documents of a pipeline. ``are_inside``: the documents are inside of arrays."""
         if not quiet:
             self.announce(name)
         more: dict[str, Any] = {} if hint is None else {"hint": hint}
         if self._client_session is None:
             more["maxTimeMS"] = self.milliseconds
-        with (
-            self._translated(),
-            self.database[collection].aggregate(pipeline, session=self._client_session, **more) as cursor,
-        ):
-            return list(cursor)
+
+        def open_cursor(source: Collection[Any]) -> CommandCursor[Any]:
+            return source.aggregate(pipeline, session=self._client_session, **more)
+
+        with self._translated():
+            return exact_reading.read(self.database[collection], open_cursor, are_inside=are_inside)
 
     # Writing, in a transaction.
 

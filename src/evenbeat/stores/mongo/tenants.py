@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from evenbeat.core.records import FINAL_STATES
 from evenbeat.stores.base import TenantCounts
+from evenbeat.stores.mongo.damaged_ids import after_name, among
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import records_between
 from evenbeat.stores.mongo.schema import RECORDS, RUNS, SCHEDULES, SKIPPED, STATISTICS
@@ -25,7 +26,7 @@ def count(session: Session, tenant: str | None) -> list[TenantCounts]:
     figures = {"schedules": {"$sum": 1}, "active": number("active"), "paused": number("paused")}
     pipeline = [{"$match": where}, {"$group": {"_id": "$tenant", **figures}}]
     counts = [
-        TenantCounts(tenant=document["_id"], **{name: int(document[name]) for name in figures})
+        TenantCounts(tenant=str(document["_id"]), **{name: int(document[name]) for name in figures})
         for document in session.aggregate("count schedules", SCHEDULES, pipeline)
         if isinstance(document["_id"], str)
     ]
@@ -47,7 +48,7 @@ def _tenants_of_ended(session: Session, tenant: str | None) -> Iterator[str]:
         yield found[0]["tenant"]
         if tenant is not None:
             return
-        bound = {"$gt": found[0]["tenant"]}
+        bound = after_name(found[0]["tenant"])
 
 
 def purge(session: Session, tenant: str, kinds: Sequence[str], limit: int, patience: float) -> int:
@@ -66,7 +67,7 @@ def purge(session: Session, tenant: str, kinds: Sequence[str], limit: int, patie
                 f"find {collection}", collection, where, fields={"_id": 1}, limit=limit - gone
             )
             if found:
-                ids = {"$in": [document["_id"] for document in found]}
+                ids = among(document["_id"] for document in found)
                 command = {"delete": collection, "deletes": [{"q": {"_id": ids}, "limit": 0}]}
                 gone += int(session.write(f"delete {collection}", command, patience)["n"])
     return gone
