@@ -107,7 +107,8 @@ class Claimer:
             seen = limited_claims.survey(session, wanted)
         self._priorities = sorted({one.priority for one in seen.waiting})
         self._is_plain = seen.is_plain
-        self._tenant = next((tenant for tenant in seen.tenants if isinstance(tenant, str)), self._tenant)
+        # Only a plain text: not a DamagedId.
+        self._tenant = next((tenant for tenant in seen.tenants if type(tenant) is str), self._tenant)
         return seen
 
     def _take(self, wanted: Claim, ids: list[str], due: Instant) -> int | None:

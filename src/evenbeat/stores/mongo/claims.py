@@ -118,7 +118,7 @@ def next_due(wanted: Claim, tenants: Sequence[Any]) -> list[list[Document]]:
         ranges = len(some) * (len(wanted.tasks or ()) if _are_few(wanted, queues) else 1)
         for owners in _parts(tenants, max(1, _QUEUES_AT_ONCE // max(1, ranges))):
             where = {**claimable(wanted, some), "priority": {"$in": PRIORITIES}}
-            where["tenant"] = owners[0] if len(owners) == 1 else {"$in": list(owners)}
+            where["tenant"] = exactly(owners[0]) if len(owners) == 1 else among(owners)
             pipelines.append([{"$match": where}, *last])
     if len(pipelines) <= _MOST_PIPELINES:
         return pipelines

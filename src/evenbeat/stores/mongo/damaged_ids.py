@@ -29,9 +29,9 @@ class DamagedId(str):
 
     @classmethod
     def of(cls, kind: int, raw: bytes) -> DamagedId:
-        # A text begins with its length and ends with a NUL. The text for people is different for each id.
-        text = raw[4:-1] if kind in (0x02, 0x0D, 0x0E) else raw
-        made = cls(text.decode(errors="backslashreplace"))
+        # The text for people is different for each id. A stored text begins with its length and ends with NUL.
+        is_text = kind in (0x02, 0x0D, 0x0E)
+        made = cls(raw[4:-1].decode(errors="backslashreplace") if is_text else raw.hex())
         made.type, made.raw = kind, raw
         return made
 

@@ -23,7 +23,7 @@ from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.decisions import Budget
 from evenbeat.stores.mongo.damaged_ids import DamagedId, among, exactly
 from evenbeat.stores.mongo.location import Document
-from evenbeat.stores.mongo.rows import LOWEST, Key, key_text, read_schedule, set_and_unset
+from evenbeat.stores.mongo.rows import LOWEST, Key, key_of, key_text, read_schedule, set_and_unset
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 from evenbeat.stores.mongo.session import Contended, Session
@@ -226,12 +226,6 @@ def _put_to_sleep(session: Session, to_quarantine: list[tuple[Document, Exceptio
         return ()
     ids = [document["_id"] for document, _ in to_quarantine]
     session.update("quarantine", SCHEDULES, {"_id": among(ids)}, {"$unset": {"wake_at": ""}})
-    names = [_name_of(document) for document, _ in to_quarantine]
+    names = [key_of(document) for document, _ in to_quarantine]
     put_notes(session, [(*name, error) for name, (_, error) in zip(names, to_quarantine, strict=True)])
     return tuple(names)
-
-
-def _name_of(document: Document) -> Key:
-    """Return (tenant, name) of a document, from its _id if the fields are missing."""
-    tenant, _, name = str(document["_id"]).partition("/")
-    return tenant, name

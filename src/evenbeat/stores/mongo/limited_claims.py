@@ -125,7 +125,7 @@ def survey(session: Session, wanted: Claim, priorities: Sequence[int] = PRIORITI
     ]
     for queue in queues:
         for priority in priorities:
-            shown = {"_id": 0, "tenant": "$_id", "run_at": 1, "priority": {"$literal": priority}}
+            shown = {"_id": 1, "run_at": 1, "priority": {"$literal": priority}}
             questions.append((RUNS, [*claims.first_of_tenants(queue, priority), {"$project": shown}]))
     if 0 < len(priorities) < len(PRIORITIES):
         others = {**claims.queued(queues), "priority": {"$nin": list(priorities)}}
@@ -134,7 +134,7 @@ def survey(session: Session, wanted: Claim, priorities: Sequence[int] = PRIORITI
     found = _gather(session, "find limits", questions)
     bodies = [document["limit"] for document in found if isinstance(document.get("limit"), str)]
     waiting = [
-        Waiting(document.get("tenant"), document["priority"], document.get("run_at"))
+        Waiting(document.get("_id"), document["priority"], document.get("run_at"))
         for document in found
         if "priority" in document
     ]
@@ -207,6 +207,10 @@ def give_cohorts(session: Session, wanted: Claim, seen: Survey, due: Instant) ->
         where = {"state": "queued", "cohort": {"$in": misfits[:_COHORTS_AT_ONCE]}}
         shown = dict.fromkeys(fields, 1)
         runs += session.find("find outdated", RUNS, where, fields=shown, limit=GIVEN_AT_ONCE)
+        # A text that is not UTF-8 is not found: its first run is.
+        if firsts := [one.id for one in seen.cohorts if one.cohort in misfits and is_doubtful(one.cohort)]:
+            where = {"_id": among(firsts[:_COHORTS_AT_ONCE]), "state": "queued"}
+            runs += session.find("find outdated", RUNS, where, fields=shown)
     if limits and len(runs) < GIVEN_AT_ONCE:
         search = Search(due, wanted.turn, limited(wanted, limits), fields)
         room = GIVEN_AT_ONCE - len(runs)
@@ -220,7 +224,7 @@ def give_cohorts(session: Session, wanted: Claim, seen: Survey, due: Instant) ->
         return False
     updates = [
         {
-            "q": {"_id": among(ids), "state": "queued", "cohort": before},
+            "q": {"_id": among(ids), "state": "queued", "cohort": _stored(before)},
             "u": {"$set": {"cohort": after}},
             "multi": True,
             "hint": "_id_",
@@ -231,6 +235,11 @@ def give_cohorts(session: Session, wanted: Claim, seen: Survey, due: Instant) ->
     session.write_each("give cohorts", command, SHORT_WAIT + _FOR_EACH * len(runs))
     session.announce("committed")
     return True
+
+
+def _stored(cohort: str) -> Any:
+    """Return the condition of a cohort. One that is not UTF-8 may be any."""
+    return {"$gt": NO_COHORT} if is_doubtful(cohort) else cohort
 
 
 def _fits(limits: Limits, cohort: str) -> bool:

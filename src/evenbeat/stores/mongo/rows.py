@@ -15,7 +15,7 @@ from bson import MaxKey, MinKey
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
-from evenbeat.stores.mongo.damaged_ids import DamagedId
+from evenbeat.stores.mongo.damaged_ids import REPLACED, DamagedId
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.rows import UNFIRED
 
@@ -46,6 +46,12 @@ _RUN = _required(RunRecord, "id")
 def key_text(key: Key) -> str:
     """Return the ``_id`` of a schedule. Names contain no slash."""
     return f"{key[0]}/{key[1]}"
+
+
+def key_of(document: Document) -> Key:
+    """Return (tenant, name) of a schedule from its ``_id``, also of a damaged one."""
+    tenant, slash, name = str(document["_id"]).partition("/")
+    return (tenant, name) if slash else ("default", tenant)
 
 
 def statistics_id(key: Key, shard: int) -> str:
@@ -87,13 +93,15 @@ def read_run(document: Document) -> RunRecord:
         {**document, "id": document["_id"], "cohort": document.get("cohort") or None}, RunRecord, _RUN
     )
     check_counts(run.attempt, run.failures, run.crashes)
+    if REPLACED in run.tenant:
+        raise Unreadable("its tenant is not UTF-8")
     return run
 
 
 def _check_id(document: Document) -> None:
     """Refuse a document that a record could not address."""
     if isinstance(document["_id"], DamagedId):
-        raise Unreadable(f"its _id {shown(document['_id'])} is not UTF-8")
+        raise Unreadable(f"its _id {shown(document['_id'])} is not a text in UTF-8")
 
 
 def _read(document: Document, kind: type[T], required: frozenset[str]) -> T:
@@ -110,8 +118,7 @@ def found_schedule(document: Document) -> ScheduleRecord:
     try:
         return read_schedule(document)
     except Unreadable as error:
-        tenant, _, name = str(document["_id"]).partition("/")
-        return salvaged((tenant, name), document, error)
+        return salvaged(key_of(document), document, error)
 
 
 def readable(documents: Iterable[Document], read: Callable[[Document], T]) -> list[T]:

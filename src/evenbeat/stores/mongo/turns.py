@@ -10,6 +10,7 @@ from evenbeat.core.records import FORMAT
 from evenbeat.rules.limits import Candidate, Limits, in_turn, share
 from evenbeat.stores.base import Claim
 from evenbeat.stores.mongo.claims import union
+from evenbeat.stores.mongo.damaged_ids import exactly
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import NO_COHORT
 from evenbeat.stores.mongo.schema import RUNS
@@ -132,7 +133,7 @@ def _read(
                 "cohort": NO_COHORT,
                 "queue": {"$in": queues},
                 "priority": priority,
-                "tenant": tenant,
+                "tenant": exactly(tenant),
                 "run_at": {"$lte": search.due},
                 "format": {"$lte": FORMAT},
             }
