@@ -78,7 +78,7 @@ def test_schedules_with_damaged_ids_sleep_and_the_others_fire(
     add_schedules(store, "a", "b")
     (schedule,) = store.find_schedules(ScheduleQuery(tenant="default", name="a")).items
     for n in range(20):
-        early = replace(schedule, name=f"x{n}", wake_at=schedule.wake_at - 5)
+        early = replace(schedule, name=f"x{n}", wake_at=clock.now)
         insert(store, schema.SCHEDULES, {**schedule_document(early), "_id": odd(n)})
     clock.advance("1m")
     fired: list[str] = []

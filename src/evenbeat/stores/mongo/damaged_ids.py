@@ -29,7 +29,7 @@ class DamagedId(str):
 
     @classmethod
     def of(cls, kind: int, raw: bytes) -> DamagedId:
-        # The text for people is different for each id. A stored text begins with its length and ends with NUL.
+        # The text for people differs from id to id. A stored text begins with its length and ends with NUL.
         is_text = kind in (0x02, 0x0D, 0x0E)
         made = cls(raw[4:-1].decode(errors="backslashreplace") if is_text else raw.hex())
         made.type, made.raw = kind, raw
