@@ -52,7 +52,7 @@ def code_only(tenant: str, name: str, nodes: Sequence[str], asked: datetime | No
     runs = Speaker(tenant).command(f"runs list --schedule {name}")
     return Why(
         verdict="code_only",
-        sentence=f'schedule "{name}" is in the code only: nodes plan it in memory, and the store has only its '
+        sentence=f'schedule "{name}" is in the code only: nodes plan it in memory; the store has only its '
         "runs",
         evidence=(Fact(text=f"planned by {some(nodes, 5)}"),),
         remedy=f"to see its runs: {runs}; to pause, edit or account for it, give it a row: durable=True",
