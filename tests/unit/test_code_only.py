@@ -203,6 +203,14 @@ class TestLateTicks:
         ticker(store, BEAT).step(clock.now)
         assert runs(store) == []
 
+    def test_a_new_schedule_beside_one_that_was_missed_has_missed_nothing(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        walk(clock, ticker(store, BEAT).step, 1)
+        clock.advance("3m")
+        ticker(store, BEAT, replace(BEAT, name="new")).step(clock.now)
+        assert [run.schedule for run in runs(store)] == ["beat"] * 4
+
     def test_a_shorter_expiry_of_the_schedule_stays(self) -> None:
         short = replace(BEAT, execution=replace(BEAT.execution, expires=1_000))
         assert run_of(short, MINUTE, MINUTE, KEEP).execution.expires == 1_000
