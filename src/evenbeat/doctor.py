@@ -20,6 +20,7 @@ from evenbeat.core.alerts import Delivery
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.json_form import json_form
 from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.errors import EvenbeatError
 from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.self_check import latest_check
 from evenbeat.observe.backlogs import LONG_WAIT
@@ -61,13 +62,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def diagnose(store: Store, local: Instant) -> list[Finding]:
     """Return the results of all checks of an open store; ``local`` is the clock of this machine."""
     now = store.now()
-    rows = list(every_schedule(store, ScheduleQuery(limit=_PAGE)))
     alive = live_nodes(store)
+    rows: list[ScheduleRecord] = []
+    unread: list[Finding] = []
+    try:
+        rows = list(every_schedule(store, ScheduleQuery(limit=_PAGE)))
+    except EvenbeatError as error:
+        unread = [_unread(error)]
     limits = read_usage(store)
     return [
         _clock(now, local, rows),
         _nodes(alive, rows),
-        _overdue(rows, now),
+        *_from_memory(alive, now),
+        *(unread or [_overdue(rows, now)]),
         _waiting(store, alive, now, limits),
         *_limits(store, alive, now, limits),
         _expired(store, now),
@@ -139,6 +146,46 @@ def _nodes(alive: list[LiveNode], rows: list[ScheduleRecord]) -> Finding:
         hint="start one: evenbeat run" if needed else None,
         facts=facts,
     )
+
+
+def _unread(error: EvenbeatError) -> Finding:
+    return Finding(
+        check="schedules",
+        level="fail",
+        message=f"the schedules can't be read: {error}",
+        hint="free or restore their table; nodes go on with the schedules of their code meanwhile",
+    )
+
+
+def _from_memory(alive: list[LiveNode], now: Instant) -> list[Finding]:
+    """Return a finding for nodes that fire schedules from memory, because of a failure or by choice."""
+    failing = [node for node in alive if node.fallback_since is not None]
+    findings = []
+    if failing:
+        since = min(node.fallback_since or now for node in failing)
+        findings.append(
+            Finding(
+                check="fallback",
+                level="fail",
+                message=f"{count(len(failing), 'node fires', 'nodes fire')} schedules from memory, for "
+                f"{span(now - since, units=1)}: their rows can't be read",
+                hint="free or restore the table of schedules; nodes go back to it by themselves",
+                details=_some(node.key for node in failing),
+                facts={"nodes": [node.key for node in failing], "since": write_instant(since)},
+            )
+        )
+    names = sorted({name for node in alive for name in node.code_only})
+    if names:
+        findings.append(
+            Finding(
+                check="modes",
+                level="ok",
+                message=f"{count(len(names), 'schedule is', 'schedules are')} in the code only",
+                details=_some(names),
+                facts={"code_only": names},
+            )
+        )
+    return findings
 
 
 def _overdue(rows: list[ScheduleRecord], now: Instant) -> Finding:
@@ -434,7 +481,7 @@ def _duplicate_words(one: Duplicate) -> str:
 
 def _node_facts(node: LiveNode) -> dict[str, Any]:
     facts = node._asdict() | {"tasks": sorted(node.tasks or ()), "slots": dict(node.slots)}
-    for name in ("started_at", "seen_at"):
+    for name in ("started_at", "seen_at", "fallback_since"):
         facts[name] = None if facts[name] is None else write_instant(facts[name])
     del facts["kinds"]
     return facts

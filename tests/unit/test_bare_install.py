@@ -82,7 +82,6 @@ print("it works")
     [
         ("from evenbeat.timeline import Plan", "evenbeat.timeline.Plan"),
         ("from evenbeat.timeline import Load", "evenbeat.timeline.Load"),
-        ("from evenbeat.timeline import Timeline; Timeline().schedule([])", "Timeline.schedule"),
     ],
 )
 def test_planning_without_numpy_says_what_to_install(tmp_path: Path, code: str, what: str) -> None:

@@ -13,10 +13,11 @@ from typing import Any, get_args
 import pytest
 
 from evenbeat import Event, InvalidValue, RunExists, ScheduleNotFound, Scheduler
-from evenbeat.app.declarations import Declarations
+from evenbeat.app.declarations import Declarations, Declared
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import RunRecord
 from evenbeat.node.node import Node
+from evenbeat.node.settings import NodeSettings
 from evenbeat.observe import run_logs
 from evenbeat.observe.events import EventKind
 from evenbeat.observe.run_logs import RunLog
@@ -303,10 +304,10 @@ def test_two_who_start_at_once_start_one_node(monkeypatch: pytest.MonkeyPatch) -
     opened, go = threading.Event(), threading.Event()
     before = Declarations.declare_tasks
 
-    def slow(declarations: Declarations, tasks: Tasks) -> None:
+    def slow(declarations: Declarations, tasks: Tasks, settings: NodeSettings) -> Declared:
         opened.set()
         assert go.wait(30)
-        before(declarations, tasks)
+        return before(declarations, tasks, settings)
 
     monkeypatch.setattr(Declarations, "declare_tasks", slow)
     refused: list[Exception] = []

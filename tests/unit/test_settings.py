@@ -9,6 +9,7 @@ import pytest
 from evenbeat import InvalidValue, Scheduler
 from evenbeat.config import Origin, Settings, default_store, read_settings
 from evenbeat.core.durations import read_duration
+from evenbeat.core.options import NODE
 from evenbeat.node.settings import NodeSettings, node_options, read_node_settings
 
 
@@ -203,7 +204,8 @@ def test_the_defaults_are_those_of_a_node(tmp_path: Path) -> None:
 
     for name in NodeSettings.__struct_fields__:
         value = settings[name]
-        assert (read_duration(value, name) if isinstance(value, str) else value) == getattr(node, name)
+        is_duration = NODE[name].kind == "duration"
+        assert (read_duration(value, name) if is_duration else value) == getattr(node, name)
 
 
 def test_options_of_a_node_are_those_that_are_set(tmp_path: Path) -> None:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.app.code_only import code_schedule, delete_row, is_code_only
 from evenbeat.app.definitions import new_schedule
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
+from evenbeat.node.settings import NodeSettings
 from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Planned
 from evenbeat.tasks.task import Task, Tasks
 
 _log = logging.getLogger("evenbeat.app.declarations")
+
+
+class Declared(NamedTuple):
+    """The schedules of decorated tasks."""
+
+    keys: tuple[tuple[str, str], ...]
+    """(tenant, name) of those that have a row."""
+    code_only: tuple[ScheduleRecord, ...]
+    """Those that are in the code only."""
 
 
 class Declarations:
@@ -59,11 +70,34 @@ class Declarations:
             )
         return schedule
 
-    def declare_tasks(self, tasks: Tasks) -> None:
-        """Declare the schedules of all tasks that were decorated with one."""
+    def declare_tasks(self, tasks: Tasks, settings: NodeSettings) -> Declared:
+        """Declare the schedules of all tasks that were decorated with one; those in the code only lose the
+        rows that earlier versions of the code declared."""
+        keys: list[tuple[str, str]] = []
+        code_only: list[ScheduleRecord] = []
         for task in tasks:
             if task.trigger is not None:
-                self.declare_task(task)
+                schedule = self.declare_by_mode(task, settings)
+                if schedule is None:
+                    keys.append((self._rows.session.tenant, task.name))
+                else:
+                    code_only.append(schedule)
+        if code_only:
+            _log.warning(
+                "schedules are in the code only: they can't be paused or edited, and ticks that all nodes "
+                "miss for longer than their grace do not run; durable=True gives them a row",
+                extra={"schedules": [row.name for row in code_only]},
+            )
+        return Declared(tuple(keys), tuple(code_only))
+
+    def declare_by_mode(self, task: Task[..., Any], settings: NodeSettings) -> ScheduleRecord | None:
+        """Declare the schedule of a task; return it if it is in the code only."""
+        if not is_code_only(task, settings):
+            self.declare_task(task)
+            return None
+        wanted = code_schedule(self._rows, task, settings)
+        delete_row(self._rows, wanted)
+        return wanted
 
 
 def _replaced_edits(previous: ScheduleRecord | None, planned: Planned | None) -> dict[str, Any]:

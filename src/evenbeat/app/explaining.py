@@ -73,6 +73,9 @@ def explain_schedule(
     if row is None:
         asked = None if at is None else read_asked(at, now, UTC)
         moment = None if asked is None else from_ms(asked.at, zone or UTC)
+        planners = [node.key for node in live_nodes(store) if name in node.code_only]
+        if planners and tenant == session.tenant:
+            return explanations.code_only(tenant, name, planners, moment)
         return explanations.no_schedule(tenant, name, _similar(store, tenant, name), moment)
     row = _with_damage(row)
     trigger = readable_trigger(row)

@@ -361,6 +361,8 @@ def _node(node: LiveNode) -> NodeView:
         queues=node.queues,
         slots=dict(node.slots),
         running=node.running,
+        code_only=node.code_only,
+        fallback_since=None if node.fallback_since is None else from_ms(node.fallback_since),
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from evenbeat.app.declarations import Declared
 from evenbeat.app.hooks import Hooks
 from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.core.durations import Duration, read_duration
@@ -39,7 +40,9 @@ class Lifecycle:
     ``stop`` waits for them: another thread then stops the node.
     """
 
-    def __init__(self, session: AppSession, declare: Callable[[], object], options: NodeOptions) -> None:
+    def __init__(
+        self, session: AppSession, declare: Callable[[NodeSettings], Declared], options: NodeOptions
+    ) -> None:
         read_node_settings(options)
         self._session = session
         self._declare = declare
@@ -112,7 +115,7 @@ class Lifecycle:
             )
         settings = self.settings(options)
         store, tasks = self._session.store(), self._session.tasks
-        self._declare()
+        declared = self._declare(settings)
         alerts = self.alert_service(name, settings)
         # Before the node: the first run to fail leaves a signal, too.
         alerts.refresh(store.now())
@@ -126,6 +129,8 @@ class Lifecycle:
             name=name,
             signals=alerts.signals,
             on_hint=alerts.hint,
+            declared=declared.keys,
+            code_only=declared.code_only,
         )
         alerts.on_sent = node.counting.count_alert
         node.start()

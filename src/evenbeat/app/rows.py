@@ -236,6 +236,8 @@ class ScheduleRows:
         task = self.session.tasks.get(name)
         decorated = task is not None and task.trigger is not None and tenant == self.session.tenant
         hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
+        if decorated and task is not None and task.durable is False:
+            hint = "it is in the code only: durable=True gives it a row"
         return ScheduleNotFound(tenant, name, hint)
 
     def views(self, rows: Sequence[ScheduleRecord]) -> list[Schedule]:

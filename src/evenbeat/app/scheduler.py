@@ -115,7 +115,7 @@ class Scheduler(TaskCalls, HookCalls, ReportCalls, ForecastCalls):
 
     def declare_tasks(self) -> None:
         """Declare the schedules of decorated tasks. A node does so when it starts."""
-        self._declarations.declare_tasks(self._tasks)
+        self._declarations.declare_tasks(self._tasks, self.node_settings())
 
     def close(self) -> None:
         """Close the store; the next call opens it again."""

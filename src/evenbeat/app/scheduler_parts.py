@@ -7,7 +7,7 @@ from typing import Unpack
 from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.attention import AttentionReader
 from evenbeat.app.audit import Audit
-from evenbeat.app.declarations import Declarations
+from evenbeat.app.declarations import Declarations, Declared
 from evenbeat.app.enqueueing import Enqueuer
 from evenbeat.app.figures import FigureReader
 from evenbeat.app.lifecycle import Lifecycle
@@ -25,7 +25,7 @@ from evenbeat.config import default_store
 from evenbeat.core.instants import from_ms
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.node import Node
-from evenbeat.node.settings import NodeOptions
+from evenbeat.node.settings import NodeOptions, NodeSettings
 from evenbeat.observe.events import Events
 from evenbeat.rules.alert_records import StoredIncident
 from evenbeat.stores.base import Store
@@ -70,10 +70,11 @@ class SchedulerParts:
         self.tenants = Tenants(self._session, self._figures, quotas, self.tokens)
         self._lifecycle.why = self._why_incident
 
-    def _declare(self) -> None:
+    def _declare(self, settings: NodeSettings) -> Declared:
         """Declare what the code and the files declare. A node does so when it starts."""
-        self._declarations.declare_tasks(self._tasks)
+        declared = self._declarations.declare_tasks(self._tasks, settings)
         self.alerts.declare()
+        return declared
 
     def _why_incident(self, incident: StoredIncident) -> str | None:
         if incident.run is not None:

@@ -14,6 +14,7 @@ from evenbeat.core.options import NEW_SCHEDULE, RUN
 from evenbeat.core.records import NORMAL, CatchUp, Execution
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.rules.code_only import check_code_only
 from evenbeat.rules.unique_runs import check_unique
 from evenbeat.tasks import context
 from evenbeat.tasks.options import EnqueuedOptions, NewScheduleOptions, read_schedule_fields, refuse_unknown
@@ -51,6 +52,7 @@ class TaskCalls(SchedulerParts):
         retry_on: ErrorClasses | None = None,
         give_up_on: ErrorClasses | None = None,
         unique: str | None = None,
+        durable: bool | None = None,
         **options: Unpack[NewScheduleOptions],
     ) -> TaskDecorator: ...
 
@@ -65,6 +67,7 @@ class TaskCalls(SchedulerParts):
         retry_on: ErrorClasses | None = None,
         give_up_on: ErrorClasses | None = None,
         unique: str | None = None,
+        durable: bool | None = None,
         **options: Any,
     ) -> Any:
         """Register a function as a task, by its name or another one.
@@ -78,6 +81,10 @@ class TaskCalls(SchedulerParts):
         once. ``give_up_on`` names those that fail it at once, and overrides ``retry_on``. Subclasses count.
         Both are kept in memory, never stored. ``unique`` is that of ``enqueue``, for all its runs that are
         enqueued; ticks of its schedule are not unique.
+
+        ``durable=False`` keeps the schedule in the code only: the store has no row of it, and each node plans
+        it in memory. It can't be paused or edited, and has no policy that needs a row. It defaults to the
+        node's ``schedule_mode``.
         """
         retry_rule = read_retry_rule(retry_on, give_up_on)
         if unique is not None:
@@ -91,6 +98,11 @@ class TaskCalls(SchedulerParts):
                 value=policies[min(policies)],
                 hint="say when it runs: schedule=cron(…) or every(…)",
             )
+        if durable is not None:
+            _check_durable(durable, schedule)
+        if durable is False:
+            check_code_only(name or "of the task", options)
+            options = {**options, "catch_up": "skip"} if "grace" in options else options
         fields = read_schedule_fields(options, Execution(), CatchUp())
         if schedule is not None:
             check_trigger(schedule, "schedule")
@@ -115,6 +127,7 @@ class TaskCalls(SchedulerParts):
                 policies=cast(NewScheduleOptions, options),
                 retry_rule=retry_rule,
                 unique=unique,
+                durable=durable,
                 enqueue=self.enqueue,
             )
             self._tasks.add(task)
@@ -122,7 +135,8 @@ class TaskCalls(SchedulerParts):
                 # Registered while a node runs: it learns at once what it would have found at its start.
                 self.node.add_task(task)
                 if task.trigger is not None:
-                    self._declarations.declare_task(task)
+                    code_only = self._declarations.declare_by_mode(task, self.node.settings)
+                    self.node.add_schedule((self._session.tenant, task.name), code_only)
             return task
 
         return register if function is None else register(function)
@@ -181,3 +195,16 @@ class TaskCalls(SchedulerParts):
 
     aenqueue = twin(enqueue)
     aenqueue_many = twin(enqueue_many)
+
+
+def _check_durable(durable: object, schedule: object) -> None:
+    """Refuse a mode that is not one, and one without a schedule."""
+    if not isinstance(durable, bool):
+        raise InvalidValue(f"durable {shown(durable)} is not True or False", field="durable", value=durable)
+    if schedule is None:
+        raise InvalidValue(
+            "durable is about a schedule, and there is none",
+            field="durable",
+            value=durable,
+            hint="say when it runs: schedule=cron(…) or every(…)",
+        )

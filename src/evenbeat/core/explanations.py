@@ -17,6 +17,7 @@ Verdict: TypeAlias = Literal[
     "paused",
     "finished",
     "unreadable",
+    "code_only",
     # The trigger.
     "no_tick",
     "clock_skipped",
@@ -59,8 +60,8 @@ Verdict: TypeAlias = Literal[
 here. ``no_tick``: the trigger has no tick then. ``clock_skipped``, ``clock_repeated``: because of a clock
 change. ``trigger_unknown``: the trigger was given later. ``rescheduled``: a user moved the tick. ``due``: a
 node fires the tick any moment. ``catching_up``: ``catch_up_rate`` holds the tick back. ``no_ticker``: no live
-node fires schedules. ``quarantined``, ``deferred``, ``unreadable``, ``too_new``: nodes cannot plan the
-schedule. ``missing``: the tick left no record."""
+node fires schedules. ``code_only``: nodes plan the schedule in memory. ``quarantined``, ``deferred``,
+``unreadable``, ``too_new``: nodes cannot plan the schedule. ``missing``: the tick left no record."""
 
 CountedFrom: TypeAlias = Literal["asked", "created", "trigger", "purged"]
 """Why an account begins where it does. ``asked``: the caller gave the start. ``created``, ``trigger``: the

@@ -142,6 +142,10 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs it executes at once, by executor."""
     running: int | None
     """How many runs it held when it was last seen."""
+    code_only: tuple[str, ...] = ()
+    """The schedules without a row that it plans in memory: ``durable=False``."""
+    fallback_since: datetime | None = None
+    """Since when it fires the schedules of its code from memory, because their rows can't be read."""
 
 
 class QuarantineNote(msgspec.Struct, frozen=True, kw_only=True):

@@ -262,6 +262,30 @@ NODE: Options = _by_name(
         name="retention", kind="duration", default=30 * 86_400_000, help="How long finished runs are kept."
     ),
     Option(
+        name="schedule_mode",
+        kind="choice",
+        default="durable",
+        choices=("durable", "code"),
+        help="Whether schedules of decorated tasks have a row in the store, or are in the code only. "
+        "`durable=True` and `durable=False` of a task override it.",
+    ),
+    Option(
+        name="timeline_period",
+        kind="duration",
+        default=30_000,
+        low=1_000,
+        high=3_600_000,
+        help="How often a node plans again the schedules that are in the code only.",
+    ),
+    Option(
+        name="timeline_lookahead",
+        kind="duration",
+        default=3_600_000,
+        low=60_000,
+        high=7 * 86_400_000,
+        help="How far ahead a node plans them.",
+    ),
+    Option(
         name="public_url",
         kind="web_url",
         is_optional=True,

@@ -9,14 +9,16 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import RunRecord
+from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
 from evenbeat.node.duties import Duty, PeriodicDuties
+from evenbeat.node.fallback import Fallback
 from evenbeat.node.lanes import Lane
 from evenbeat.node.leases import LeaseRenewer
 from evenbeat.node.loop import LONGEST_BACKOFF, Loop
@@ -39,6 +41,7 @@ from evenbeat.processes import begun
 from evenbeat.processes.descriptors import DescriptorProbe
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
+from evenbeat.timeline import RebuildPolicy
 
 if TYPE_CHECKING:
     from evenbeat.executors.coroutine_pool import CoroutinePool
@@ -116,16 +119,20 @@ class Node:
         name: str | None = None,
         signals: Signals | None = None,
         on_hint: Callable[[], None] = lambda: None,
+        declared: Iterable[tuple[str, str]] = (),
+        code_only: Iterable[ScheduleRecord] = (),
     ) -> None:
+        """``declared`` names the schedules of the code that have a row, ``code_only`` has the others."""
         self.name = name or node_name()
         self.pid = os.getpid()
         self._probe = DescriptorProbe()
         self.counting = Counting()
         self._store = metered(store, self.counting)
         self._events = events
-        self._settings = settings
+        self.settings = settings
         self._loops: list[Loop] = []
         self._ticker_loop: Loop | None = None
+        self._code_loop: Loop | None = None
         self._worker_loop: Loop | None = None
         self._leases_loop: Loop | None = None
         self._worker: Worker | None = None
@@ -135,20 +142,27 @@ class Node:
         self._hurry = threading.Event()
         self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
+        self._fallback = Fallback(self._store, events, declared if ticker else (), self._wake_code_ticker)
+        self._code_ticker = CodeTicker(
+            self._store,
+            events,
+            self._fallback,
+            code_only if ticker else (),
+            policy=RebuildPolicy(period=settings.timeline_period, lookahead=settings.timeline_lookahead),
+            retention=settings.retention,
+            wake_worker=self._wake_worker,
+            name=self.name,
+            counting=self.counting,
+        )
         if worker:
             self._add_worker(store, tasks)
         if ticker:
-            firing = Ticker(
-                self._store,
-                events,
-                self._wake_worker,
-                name=self.name,
-                counting=self.counting,
-                signals=self._signals,
-            )
-            self._ticker_loop = self._loop("ticker", firing.step)
+            self._add_ticker()
         self._presence = Presence(
-            self._store, self._info(tasks, ticker=ticker, worker=worker), running=lambda: self._running
+            self._store,
+            self._info(tasks, ticker=ticker, worker=worker),
+            running=lambda: self._running,
+            fallback_since=lambda: self._fallback.since,
         )
         self._rollups = Rollups(self._store, self.counting, self.name, ticker=ticker, worker=worker)
         reaper = Reaper(self._store, events, settings.lease, counting=self.counting, signals=self._signals)
@@ -159,14 +173,28 @@ class Node:
             Pruner(self._store, settings.retention),
             self._rollups,
             SelfCheck(self._store, events, self.name),
+            self._fallback,
         ]
         self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
         self._status_writer = StatusWriter(
             "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
         )
 
+    def _add_ticker(self) -> None:
+        firing = Ticker(
+            self._store,
+            self._events,
+            self._wake_worker,
+            name=self.name,
+            counting=self.counting,
+            signals=self._signals,
+            fallback=self._fallback,
+        )
+        self._ticker_loop = self._loop("ticker", firing.step)
+        self._code_loop = self._loop("code-ticker", self._code_ticker.step)
+
     def _add_worker(self, store: Store, tasks: Tasks) -> None:
-        settings = self._settings
+        settings = self.settings
         self._worker = Worker(
             self._store,
             tasks,
@@ -202,14 +230,15 @@ class Node:
             ticker=ticker,
             worker=worker,
             tasks={task.name: task.executor for task in tasks} if worker else {},
-            queues=list(self._settings.queues),
-            slots=slots_of(self._settings) if worker else {},
+            queues=list(self.settings.queues),
+            slots=slots_of(self.settings) if worker else {},
+            code_only=self._code_ticker.names,
         )
 
     def _loop(
         self, name: str, step: Callable[[int], int | None], max_backoff: float = LONGEST_BACKOFF
     ) -> Loop:
-        loop = Loop(name, step, self.now, self._settings.poll_interval, self._events, max_backoff=max_backoff)
+        loop = Loop(name, step, self.now, self.settings.poll_interval, self._events, max_backoff=max_backoff)
         self._loops.append(loop)
         return loop
 
@@ -254,6 +283,17 @@ class Node:
             self._presence.add_task(task.name, task.executor)
             self._wake_worker()
 
+    def add_schedule(self, key: tuple[str, str], code_only: ScheduleRecord | None) -> None:
+        """Cover a schedule of the code that was registered while the node runs."""
+        if self._ticker_loop is None:
+            return
+        if code_only is None:
+            self._fallback.add(key)
+        else:
+            self._code_ticker.add(code_only)
+            self._presence.add_code_only(key[1])
+            self._wake_code_ticker()
+
     def start(self) -> None:
         start_capture()
         self._notify("node_started")
@@ -287,9 +327,9 @@ class Node:
         whether all running jobs ended by themselves. An exception, such as KeyboardInterrupt, ends the wait
         for jobs, and is raised when everything has stopped.
         """
-        deadline = time.monotonic() + (self._settings.drain_timeout if drain is None else drain) / 1000
+        deadline = time.monotonic() + (self.settings.drain_timeout if drain is None else drain) / 1000
         self._notify("node_stopping")
-        for loop in (self._ticker_loop, self._duties_loop):
+        for loop in (self._ticker_loop, self._code_loop, self._duties_loop):
             if loop is not None:
                 loop.stop()
         try:
@@ -366,7 +406,7 @@ class Node:
 
     def _listen(self) -> None:
         """Wake the loops when the store gives a hint. One thread waits in the store for all loops."""
-        poll = self._settings.poll_interval / 1000
+        poll = self.settings.poll_interval / 1000
         # Hints that came before the first wait are lost: that wait is short, and its end counts as a hint.
         is_first = True
         while not self._closing.is_set():
@@ -380,7 +420,9 @@ class Node:
                 self._closing.wait(1.0)
                 hinted = True
             if hinted:
-                for loop in (self._ticker_loop, self._worker_loop):
+                self._fallback.hint()
+                self._code_ticker.hint()
+                for loop in (self._ticker_loop, self._code_loop, self._worker_loop):
                     if loop is not None:
                         loop.wake()
                 self._on_hint()
@@ -388,6 +430,10 @@ class Node:
     def _wake_worker(self) -> None:
         if self._worker_loop is not None:
             self._worker_loop.wake()
+
+    def _wake_code_ticker(self) -> None:
+        if self._code_loop is not None:
+            self._code_loop.wake()
 
     def _wake_leases(self) -> None:
         if self._leases_loop is not None:

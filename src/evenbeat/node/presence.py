@@ -42,34 +42,53 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """How many runs it executes at once, by executor."""
     running: int = 0
     """How many runs it held when the record was written."""
+    code_only: tuple[str, ...] = ()
+    """The schedules without a row that it plans."""
+    fallback_since: Instant | None = None
+    """Since when it fires schedules from memory because their rows can't be read."""
 
 
 class Presence:
     """Keeps a record of this node in the store, which expires after the node is gone."""
 
-    def __init__(self, store: Store, info: NodeInfo, running: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        info: NodeInfo,
+        running: Callable[[], int] = lambda: 0,
+        fallback_since: Callable[[], Instant | None] = lambda: None,
+    ) -> None:
         self._store = store
         self._info = info
         self._running = running
+        self._fallback_since = fallback_since
         self._version: int | None = None
 
     def add_task(self, task: str, kind: ExecutorKind) -> None:
         """Add a task to the record; the next step writes it."""
         self._info = msgspec.structs.replace(self._info, tasks={**self._info.tasks, task: kind})
 
+    def add_code_only(self, schedule: str) -> None:
+        """Add a schedule without a row to the record; the next step writes it."""
+        names = sorted({*self._info.code_only, schedule})
+        self._info = msgspec.structs.replace(self._info, code_only=tuple(names))
+
     def step(self, now: Instant) -> Instant:
+        present = msgspec.structs.replace(
+            self._info, seen_at=now, running=self._running(), fallback_since=self._fallback_since()
+        )
         record = Record(
             kind="node",
             key=self._info.name,
-            body=encode(msgspec.structs.replace(self._info, seen_at=now, running=self._running())),
+            body=encode(present),
             version=secrets.randbits(53),
             expires=now + PRESENT_FOR,
         )
         if not self._store.put_record(record, self._version):
             # The reply to the last write was lost, or the record expired while this machine was suspended.
             # The name is unique, so a record that is there is this node's own, whatever its version.
-            present = self._store.get_record("node", record.tenant, record.key)
-            self._store.put_record(record, None if present is None else present.version)
+            found = self._store.get_record("node", record.tenant, record.key)
+            self._store.put_record(record, None if found is None else found.version)
         self._version = record.version
         return now + PRESENT_EVERY
 
@@ -100,6 +119,10 @@ class LiveNode(NamedTuple):
     running: int | None = None
     expires: Instant | None = None
     """When its record expires, unless the node writes it again."""
+    code_only: tuple[str, ...] = ()
+    """The schedules without a row that it plans."""
+    fallback_since: Instant | None = None
+    """Since when it fires schedules from memory because their rows can't be read."""
 
     @property
     def taker(self) -> Taker:
@@ -136,6 +159,7 @@ def _node(record: Record) -> LiveNode:
         body = None
     fields: dict[str, Any] = body if isinstance(body, dict) else {}
     tasks, queues, slots = fields.get("tasks"), fields.get("queues"), fields.get("slots")
+    code_only = fields.get("code_only")
     kinds = {str(task): str(kind) for task, kind in tasks.items()} if isinstance(tasks, dict) else {}
     numbers = slots.items() if isinstance(slots, dict) else ()
     return LiveNode(
@@ -153,6 +177,8 @@ def _node(record: Record) -> LiveNode:
         started_at=_instant(fields.get("started_at")),
         seen_at=_instant(fields.get("seen_at")),
         running=_number(fields.get("running")),
+        code_only=tuple(map(str, code_only)) if isinstance(code_only, list) else (),
+        fallback_since=_instant(fields.get("fallback_since")),
     )
 
 

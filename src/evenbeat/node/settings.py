@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -11,6 +11,8 @@ from evenbeat.config import Settings
 from evenbeat.core.durations import Duration
 from evenbeat.core.options import NODE
 from evenbeat.tasks.options import refuse_unknown
+
+ScheduleMode: TypeAlias = Literal["durable", "code"]
 
 
 class NodeOptions(TypedDict, total=False):
@@ -24,6 +26,9 @@ class NodeOptions(TypedDict, total=False):
     poll_interval: Duration
     drain_timeout: Duration
     retention: Duration
+    schedule_mode: ScheduleMode
+    timeline_period: Duration
+    timeline_lookahead: Duration
     public_url: str | None
     allow_private_webhooks: Iterable[str]
 
@@ -39,6 +44,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_interval: int = NODE["poll_interval"].default
     drain_timeout: int = NODE["drain_timeout"].default
     retention: int = NODE["retention"].default
+    schedule_mode: ScheduleMode = NODE["schedule_mode"].default
+    timeline_period: int = NODE["timeline_period"].default
+    timeline_lookahead: int = NODE["timeline_lookahead"].default
     public_url: str | None = NODE["public_url"].default
     allow_private_webhooks: tuple[str, ...] = NODE["allow_private_webhooks"].default
 

@@ -12,6 +12,7 @@ from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.counting import Counting
+from evenbeat.node.fallback import Fallback
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
@@ -45,8 +46,10 @@ class Ticker:
         name: str | None = None,
         counting: Counting | None = None,
         signals: Signals | None = None,
+        fallback: Fallback | None = None,
     ) -> None:
         self._signals = Signals() if signals is None else signals
+        self._fallback = Fallback(store, events) if fallback is None else fallback
         self._store = store
         self._counting = counting or Counting()
         self._name = name
@@ -74,7 +77,9 @@ class Ticker:
         except Exception as error:
             self._counting.count("lock_failures", "schedules", "error")
             self._report_failure(error)
+            self._fallback.note_failure(now, error)
             raise
+        self._fallback.note_success(now)
         self._unsure = False
         self._failures = 0
         self._counting.count_fired(done.planned, now)
@@ -107,6 +112,7 @@ class Ticker:
         self._planning.append(schedule.key)
         times = self._deferrals.get(schedule.key, 0)
         defer_by = _SHORT_DEFERRAL if times < _SHORT_DEFERRALS else DEFERRED
+        schedule = self._fallback.without_fired(schedule)
         planned = plan_or_defer(schedule, now, active, defer_by, self._complete)
         if planned.deferred:
             self._deferrals[schedule.key] = times + 1

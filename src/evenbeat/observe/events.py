@@ -34,6 +34,8 @@ EventKind: TypeAlias = Literal[
     "idle",  # this node
     "store_unavailable",
     "store_back",  # the database
+    "fallback_started",
+    "fallback_ended",  # the schedules of the code are fired from memory
     "attention",  # a finding of the self-check
 ]
 

@@ -47,6 +47,20 @@ def no_schedule(tenant: str, name: str, similar: Sequence[str], asked: datetime 
     )
 
 
+def code_only(tenant: str, name: str, nodes: Sequence[str], asked: datetime | None = None) -> Why:
+    """Return the answer about a schedule without a row that live nodes plan in memory."""
+    runs = Speaker(tenant).command(f"runs list --schedule {name}")
+    return Why(
+        verdict="code_only",
+        sentence=f'schedule "{name}" is in the code only: nodes plan it in memory; the store has only its '
+        "runs",
+        evidence=(Fact(text=f"planned by {some(nodes, 5)}"),),
+        remedy=f"to see its runs: {runs}; to pause, edit or account for it, give it a row: durable=True",
+        schedule=name,
+        asked=asked,
+    )
+
+
 def tick_view(
     facts: TickFacts, finding: Finding, entry: AuditEntry | None = None, zone: tzinfo | None = None
 ) -> Why:

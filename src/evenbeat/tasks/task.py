@@ -56,6 +56,7 @@ class Task(Generic[P, R]):
         policies: NewScheduleOptions | None = None,
         retry_rule: RetryRule = ALWAYS,
         unique: str | None = None,
+        durable: bool | None = None,
         enqueue: Callable[[Call], Run] | None = None,
     ) -> None:
         check_task(name)
@@ -72,6 +73,8 @@ class Task(Generic[P, R]):
         """Which errors are retried. In memory alone: another process may not have the classes."""
         self.unique = unique
         """``payload`` or a key, which no two active runs of the task share; None if they may."""
+        self.durable = durable
+        """Whether its schedule has a row in the store; None: as the node's ``schedule_mode`` says."""
         self.hooks = AttemptHooks()
         """The hooks around each attempt: those of the registry, once the task is registered."""
         _refuse_unfit(function, name)

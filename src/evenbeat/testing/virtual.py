@@ -21,7 +21,9 @@ from evenbeat.core.records import FINAL_STATES, LogChunk, Record, RunRecord, Run
 from evenbeat.core.results import Run
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
+from evenbeat.node.fallback import Fallback
 from evenbeat.node.lanes import Lane
 from evenbeat.node.node import Node
 from evenbeat.node.rollups import Rollups
@@ -120,6 +122,13 @@ class VirtualScheduler:
         self._counting = Counting()
         self._clock = clock
         self._alerts = _Alerts(store, app.alert_service())
+        self._code_ticker = CodeTicker(
+            store,
+            app.events,
+            Fallback(store, app.events),
+            retention=app.node_settings().retention,
+            counting=self._counting,
+        )
         self._declared: set[str] = set()
         self._travelling = False
         self._upcoming: Instant | None = None
@@ -184,7 +193,9 @@ class VirtualScheduler:
         for task in self.tasks:
             if task.trigger is not None and task.name not in self._declared:
                 self._declared.add(task.name)
-                self._declarations.declare_task(task)
+                code_only = self._declarations.declare_by_mode(task, self.app.node_settings())
+                if code_only is not None:
+                    self._code_ticker.add(code_only)
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now
@@ -205,7 +216,14 @@ class VirtualScheduler:
         self._declare()
         before = len(self._store.finished)
         journey = _Journey(
-            self._store, self._clock, self.tasks, self.events, limit, self._counting, self._alerts
+            self._store,
+            self._clock,
+            self.tasks,
+            self.events,
+            limit,
+            self._counting,
+            self._alerts,
+            self._code_ticker,
         )
         self._travelling = True
         start_capture()
@@ -258,8 +276,10 @@ class _Journey:
         limit: int,
         counting: Counting,
         alerts: _Alerts,
+        code_ticker: CodeTicker,
     ) -> None:
         self._store = store
+        self._code_ticker = code_ticker
         self._clock = clock
         self._limit = limit
         self._since = clock.now
@@ -305,10 +325,11 @@ class _Journey:
         now = self._clock.now
         while True:
             seen = self._store.changes
+            code = self._code_ticker.step(now)
             wake = self._ticker.step(now)
             due = self._worker.step(now)
             self._check_limit()
-            upcoming = min((at for at in (wake, due) if at is not None), default=None)
+            upcoming = min((at for at in (code, wake, due) if at is not None), default=None)
             # The next step records a run that was executed. The count of changes shows whether the run, or
             # a listener, changed anything.
             if not self._worker.is_processing and self._store.changes == seen:

@@ -542,6 +542,8 @@ export interface NodeView {
   queues: string[];
   slots: { [key: string]: number };
   running: number | null;
+  code_only: string[];
+  fallback_since: string | null;
 }
 
 export interface Nodes {
@@ -1164,7 +1166,7 @@ export interface WantedToken {
 }
 
 export interface Why {
-  verdict: "busy" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "deferred" | "deleted" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run";
+  verdict: "busy" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run";
   sentence: string;
   evidence: Fact[];
   remedy: string | null;

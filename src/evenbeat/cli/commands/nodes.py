@@ -55,7 +55,10 @@ def command(store: str | None, as_json: bool) -> None:
 
 
 def _duties(node: NodeView) -> Cell:
-    words = [word for word, does in (("fires", node.ticker), ("executes", node.worker)) if does]
+    fires = "fires" if node.fallback_since is None else "fires from memory"
+    words = [word for word, does in ((fires, node.ticker), ("executes", node.worker)) if does]
+    if node.fallback_since is not None:
+        return " and ".join(words), "yellow"
     return " and ".join(words) or ("nothing", "yellow")
 
 

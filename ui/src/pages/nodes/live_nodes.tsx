@@ -20,7 +20,7 @@ const COLUMNS: Column<NodeView>[] = [
   { title: "Version", cell: ({ version }) => version ?? <Unknown /> },
   { title: "Started", cell: ({ started_at }) => <Time at={started_at} /> },
   { title: "Last seen", cell: ({ seen_at }) => <Time at={seen_at} /> },
-  { title: "Fires schedules", cell: ({ ticker }) => (ticker ? "yes" : "no") },
+  { title: "Fires schedules", cell: (node) => <Fires node={node} /> },
   { title: "Slots in use", cell: (node) => <span>{slotsText(node)}</span> },
   { title: "Queues", cell: (node) => <Queues node={node} /> },
   { title: "Tasks", kind: "wide", cell: (node) => <Tasks node={node} /> },
@@ -59,6 +59,29 @@ function NodeName({ node }: { node: NodeView }) {
         {node.name}
       </a>
     </span>
+  );
+}
+
+function Fires({ node }: { node: NodeView }) {
+  if (node.fallback_since !== null) {
+    return (
+      <span class="warning">
+        from memory since <Time at={node.fallback_since} />: rows can’t be read
+      </span>
+    );
+  }
+  if (node.code_only.length === 0) return <span>{node.ticker ? "yes" : "no"}</span>;
+  return (
+    <details class="unfold">
+      <summary>{`yes, ${counted(node.code_only.length, "schedule")} in the code only`}</summary>
+      <ul>
+        {node.code_only.map((name) => (
+          <li key={name}>
+            <a href={href(["runs"], { schedule: name })}>{name}</a>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

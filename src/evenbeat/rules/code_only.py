@@ -1,0 +1,127 @@
+"""Schedules without a row: every node plans them in memory, and the ids of their runs keep each tick single.
+Pure.
+
+Such a schedule has the ids that a row of the same name would use next. So a row that is created while nodes
+still plan the schedule in memory fires no tick a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.options import RUN
+from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.errors import InvalidValue
+from evenbeat.rules.definitions import edits
+from evenbeat.rules.firing import plan
+from evenbeat.rules.ticks import spread_delay, trigger_of
+from evenbeat.triggers import Trigger
+
+GRACE = 300_000
+"""How late a tick may fire unless the schedule says otherwise: a deploy, or a short outage of the store."""
+MOST_LATE = 100
+"""So many ticks that came too late are recorded; of a longer backlog, the newest."""
+_ALLOWED = (*RUN, "description", "tags", "catch_up", "grace", "spread")
+
+
+class CodeSchedule(NamedTuple):
+    """A schedule as a node plans it in memory."""
+
+    row: ScheduleRecord
+    """As a row would be; it is never written."""
+    since: Instant
+    """Ticks before this instant belong to an earlier row."""
+
+
+class CodeTick(NamedTuple):
+    """A tick that is due, or soon will be."""
+
+    start: Instant
+    """The tick with the schedule's share of the spread."""
+    key: tuple[str, str]
+    tick: Instant
+
+
+def check_code_only(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that need a row, because nodes compare and change it."""
+    for option, value in options.items():
+        if option not in _ALLOWED or (option == "catch_up" and value != "skip"):
+            raise InvalidValue(
+                f"{option} of schedule {name} needs a row in the store, and the schedule is in the code only",
+                field=option,
+                value=value,
+                hint="add durable=True, or leave the option out",
+            )
+
+
+def grace_of(schedule: ScheduleRecord) -> int:
+    """Return how late a tick of the schedule may fire."""
+    return schedule.catch_up.grace if schedule.catch_up.kind == "skip" else GRACE
+
+
+def in_memory(wanted: ScheduleRecord, stored: ScheduleRecord | None) -> CodeSchedule | None:
+    """Return the schedule as nodes plan it in memory; None while the store has a row of it, which they fire.
+
+    ``stored`` is the row, or what a deleted one left behind. An interval without a start of its own counts
+    from 1970, so that all nodes agree.
+    """
+    if stored is None:
+        return CodeSchedule(replace(wanted, generation=1, anchor=0), 0)
+    if stored.state != "deleted":
+        return None
+    same_trigger = stored.trigger == wanted.trigger
+    row = replace(wanted, generation=stored.generation + 1, anchor=stored.anchor if same_trigger else 0)
+    return CodeSchedule(row, stored.updated_at + 1)
+
+
+def may_delete_row(stored: ScheduleRecord) -> bool:
+    """Return whether a schedule that was declared with a row, and no longer is, may lose it.
+
+    A pause and an edit by hand are somebody's decision: such a row stays, and is fired as it says.
+    """
+    is_untouched = stored.state in ("active", "finished") and not stored.damage and not edits(stored)
+    return stored.managed_by == "code" and is_untouched
+
+
+def trigger_in_memory(schedule: ScheduleRecord) -> Trigger:
+    """Return the trigger of a schedule that is planned in memory."""
+    return trigger_of(replace(schedule, next_tick=None, moved=None))
+
+
+def first_of_late(schedule: ScheduleRecord, since: Instant, now: Instant) -> Instant:
+    """Return the first tick from ``since`` on to look at, so that at most MOST_LATE ticks are too late."""
+    edge = now - grace_of(schedule) - spread_delay(schedule)
+    if since >= edge:
+        return since
+    trigger, first = trigger_in_memory(schedule), edge
+    for _ in range(MOST_LATE):
+        before = trigger.prev_ms(first)
+        if before is None or before < since:
+            return since
+        first = before
+    return first
+
+
+def run_of(schedule: ScheduleRecord, tick: Instant, now: Instant, keep: int) -> RunRecord:
+    """Return the run of a tick of a schedule that is planned in memory.
+
+    A tick that is later than the grace becomes a run that has expired: a worker cancels it, and so the tick
+    is in the history. ``keep`` is for how many ms the store keeps ended runs. A run expires after that time:
+    a node that was frozen for longer may add the run of a tick again, which must not be executed again.
+    """
+    start = tick + spread_delay(schedule)
+    due = replace(schedule, state="active", next_tick=tick, moved=None, wake_at=start)
+    (run,) = plan(replace(due, overlap="allow", max_concurrent=None, after=""), start).runs
+    grace, expires = grace_of(schedule), run.execution.expires
+    longest = grace if is_late(schedule, tick, now) else keep
+    bounded = longest if expires is None else min(expires, longest)
+    return replace(run, created_at=now, execution=replace(run.execution, expires=bounded))
+
+
+def is_late(schedule: ScheduleRecord, tick: Instant, now: Instant) -> bool:
+    """Return whether a tick of a schedule that is planned in memory comes too late to fire."""
+    return tick + spread_delay(schedule) + grace_of(schedule) < now

@@ -1,0 +1,374 @@
+"""Schedules without a row: nodes plan them in memory, and the id of a run keeps its tick single."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat import InvalidValue, Scheduler, cron, every
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
+from evenbeat.errors import StoreUnavailable
+from evenbeat.node.code_ticker import CodeTicker
+from evenbeat.node.fallback import Fallback
+from evenbeat.node.ticker import Ticker
+from evenbeat.observe.events import Event, Events
+from evenbeat.rules import changes
+from evenbeat.rules.code_only import GRACE, MOST_LATE, in_memory, may_delete_row, run_of
+from evenbeat.stores.base import Page, RunQuery, ScheduleQuery, Write
+from evenbeat.stores.memory import MemoryStore
+from evenbeat.testing import VirtualClock, virtual
+
+MINUTE = 60_000
+KEEP = 30 * 86_400_000
+BEAT = ScheduleRecord(name="beat", task="work", trigger="* * * * *")
+
+
+class Breaking(MemoryStore):
+    """Raises where a test says so."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.broken: set[str] = set()
+        self.searches = 0
+
+    def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
+        self.searches += 1
+        self._check("find_schedules")
+        return super().find_schedules(query)
+
+    def add_runs(self, runs: Any) -> list[bool]:
+        self._check("add_runs")
+        return super().add_runs(runs)
+
+    def _check(self, method: str) -> None:
+        if method in self.broken:
+            raise StoreUnavailable(f"{method} is broken")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Breaking:
+    made = Breaking(clock)
+    made.open()
+    return made
+
+
+def ticker(store: MemoryStore, *wanted: ScheduleRecord, events: Events | None = None) -> CodeTicker:
+    heard = Events() if events is None else events
+    return CodeTicker(store, heard, Fallback(store, heard), wanted, retention=KEEP, name="n1")
+
+
+def runs(store: MemoryStore, **query: Any) -> list[RunRecord]:
+    found = store.find_runs(RunQuery(limit=1000, **query)).items
+    return sorted(found, key=lambda run: run.tick or 0)
+
+
+def ticks(store: MemoryStore) -> list[int]:
+    """Return how many minutes after the first the ticks of all runs are."""
+    found = [run.tick for run in runs(store) if run.tick is not None]
+    return [(tick - found[0]) // MINUTE for tick in found]
+
+
+def walk(clock: VirtualClock, step: Callable[[Instant], Instant | None], minutes: int) -> None:
+    """Step whenever something is due."""
+    end = clock.now + minutes * MINUTE
+    due: Instant | None = clock.now
+    while due is not None and due <= end:
+        clock.now = max(clock.now, due)
+        due = step(clock.now)
+    clock.now = end
+
+
+class TestTicks:
+    def test_each_tick_becomes_one_run_with_any_number_of_nodes(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        nodes = [ticker(store, BEAT) for _ in range(3)]
+
+        def step(now: Instant) -> Instant | None:
+            return min(due for node in nodes if (due := node.step(now)) is not None)
+
+        walk(clock, step, 5)
+        assert ticks(store) == [0, 1, 2, 3, 4]
+        run = runs(store)[0]
+        assert run.id == f"default/beat/1/{run.tick}"
+        assert (run.cause, run.fired_by, run.state) == ("tick", "n1", "queued")
+        assert store.find_schedules(ScheduleQuery()).items == ()
+
+    def test_a_spread_delays_each_tick_by_the_same_time(self, store: Breaking, clock: VirtualClock) -> None:
+        spread = replace(BEAT, spread=50_000)
+        walk(clock, ticker(store, spread).step, 3)
+        delays = {run.run_at - (run.tick or 0) for run in runs(store)}
+        assert len(delays) == 1
+        assert 0 < delays.pop() < 50_000
+
+    def test_rows_are_read_once_in_a_period_and_soon_after_a_hint(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        node = ticker(store, BEAT)
+        for _ in range(20):
+            node.step(clock.now)
+            clock.advance("1s")
+        assert store.searches == 1
+        node.hint()
+        node.step(clock.now)
+        assert store.searches == 2
+        clock.advance("31s")
+        node.step(clock.now)
+        assert store.searches == 3
+
+    def test_without_schedules_nothing_is_asked(self, store: Breaking, clock: VirtualClock) -> None:
+        assert ticker(store).step(clock.now) is None
+        assert store.searches == 0
+
+    def test_events_name_the_run(self, store: Breaking, clock: VirtualClock) -> None:
+        heard: list[Event] = []
+        events = Events()
+        events.listen(heard.append)
+        walk(clock, ticker(store, BEAT, events=events).step, 1)
+        assert [(event.kind, event.schedule) for event in heard] == [("fired", "beat")]
+
+    def test_a_write_that_failed_is_repeated(self, store: Breaking, clock: VirtualClock) -> None:
+        node = ticker(store, BEAT)
+        node.step(clock.now)
+        store.broken = {"add_runs"}
+        clock.advance("1m")
+        with pytest.raises(StoreUnavailable):
+            node.step(clock.now)
+        store.broken = set()
+        node.step(clock.now)
+        assert len(runs(store)) == 1
+
+    def test_the_schedules_go_on_while_rows_cant_be_read(self, store: Breaking, clock: VirtualClock) -> None:
+        node = ticker(store, BEAT)
+        node.step(clock.now)
+        store.broken = {"find_schedules"}
+        walk(clock, node.step, 3)
+        assert ticks(store) == [0, 1, 2]
+
+    def test_before_the_rows_were_read_nothing_fires(self, store: Breaking, clock: VirtualClock) -> None:
+        store.broken = {"find_schedules"}
+        with pytest.raises(StoreUnavailable):
+            ticker(store, BEAT).step(clock.now)
+
+
+class TestLateTicks:
+    def test_ticks_within_the_grace_run_after_an_outage(self, store: Breaking, clock: VirtualClock) -> None:
+        first = ticker(store, BEAT)
+        walk(clock, first.step, 1)
+        clock.advance("4m")
+        walk(clock, ticker(store, BEAT).step, 0)
+        assert ticks(store) == [0, 1, 2, 3, 4]
+        assert {run.execution.expires for run in runs(store)} == {KEEP}
+
+    def test_later_ones_are_recorded_as_runs_that_have_expired(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        walk(clock, ticker(store, BEAT).step, 1)
+        clock.advance("20m")
+        walk(clock, ticker(store, BEAT).step, 0)
+        found = runs(store)
+        late = [run for run in found if run.execution.expires == GRACE]
+        assert len(found) == 21
+        assert [(run.tick or 0) + GRACE < clock.now for run in found[1:]] == [True] * len(late) + [False] * 6
+
+    def test_of_a_long_outage_the_newest_are_recorded(
+        self, store: Breaking, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        walk(clock, ticker(store, BEAT).step, 1)
+        clock.advance("10d")
+        walk(clock, ticker(store, BEAT).step, 0)
+        assert len(runs(store)) == 1 + MOST_LATE + 6
+        assert "ticks were missed" in caplog.text
+
+    def test_a_node_that_was_frozen_skips_what_it_missed(self, store: Breaking, clock: VirtualClock) -> None:
+        frozen, other = ticker(store, BEAT), ticker(store, BEAT)
+        walk(clock, lambda now: min(frozen.step(now) or 0, other.step(now) or 0), 1)
+        walk(clock, other.step, 30)
+        frozen.step(clock.now)
+        assert ticks(store) == list(range(31))
+        assert {run.execution.expires for run in runs(store)} == {KEEP}
+
+    def test_a_new_schedule_has_missed_nothing(self, store: Breaking, clock: VirtualClock) -> None:
+        ticker(store, BEAT).step(clock.now)
+        assert runs(store) == []
+
+    def test_a_new_schedule_beside_one_that_was_missed_has_missed_nothing(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        walk(clock, ticker(store, BEAT).step, 1)
+        clock.advance("3m")
+        ticker(store, BEAT, replace(BEAT, name="new")).step(clock.now)
+        assert [run.schedule for run in runs(store)] == ["beat"] * 4
+
+    def test_a_shorter_expiry_of_the_schedule_stays(self) -> None:
+        short = replace(BEAT, execution=replace(BEAT.execution, expires=1_000))
+        assert run_of(short, MINUTE, MINUTE, KEEP).execution.expires == 1_000
+
+    def test_a_schedule_may_have_a_grace_of_its_own(self) -> None:
+        short = replace(BEAT, catch_up=CatchUp("skip", grace=1_000))
+        assert run_of(short, MINUTE, MINUTE + 1_000, KEEP).execution.expires == KEEP
+        assert run_of(short, MINUTE, MINUTE + 1_001, KEEP).execution.expires == 1_000
+
+
+class TestModes:
+    """A rolling change of mode fires nothing twice, in either direction and any order of steps."""
+
+    def declare(self, store: MemoryStore) -> None:
+        found = store.find_schedules(
+            ScheduleQuery(keys=(BEAT.key,), states=("active", "deleted"), limit=1)
+        ).items
+        before = found[0] if found else None
+        wanted = replace(BEAT, managed_by="code")
+        planned = changes.declare(wanted, store.now(), before)
+        if planned is not None:
+            expect = None if before is None else before.version
+            assert store.put_schedules([Write(planned, expect)])[0].accepted
+
+    def delete(self, store: MemoryStore) -> None:
+        (row,) = store.find_schedules(ScheduleQuery(keys=(BEAT.key,))).items
+        planned = changes.delete(row, store.now())
+        assert store.put_schedules([Write(planned, row.version)])[0].accepted
+
+    @pytest.mark.parametrize("changes_at", list(itertools.combinations_with_replacement(range(6), 3)))
+    def test_no_tick_fires_twice(
+        self, store: Breaking, clock: VirtualClock, changes_at: tuple[int, int, int]
+    ) -> None:
+        code, rows = ticker(store, BEAT), Ticker(store, Events())
+        is_durable = False
+        for half_minute in range(14):
+            for _ in range(changes_at.count(half_minute // 2) if half_minute % 2 else 0):
+                (self.delete if is_durable else self.declare)(store)
+                is_durable = not is_durable
+            # The old nodes still plan it in memory: they read rows only twice in a minute.
+            code.step(clock.now)
+            rows.step(clock.now)
+            clock.advance("30s")
+        fired = [run.tick for run in runs(store)]
+        assert len(fired) == len(set(fired)) == 6
+        assert fired == list(range(fired[0] or 0, (fired[0] or 0) + 6 * MINUTE, MINUTE))
+
+    def test_a_live_row_is_fired_instead(self, store: Breaking) -> None:
+        assert in_memory(BEAT, replace(BEAT, state="paused")) is None
+        assert in_memory(BEAT, replace(BEAT, state="active")) is None
+        gone = replace(BEAT, state="deleted", generation=3, updated_at=7, anchor=5)
+        code = in_memory(BEAT, gone)
+        assert code is not None
+        assert (code.row.generation, code.row.anchor, code.since) == (4, 5, 8)
+
+    def test_only_an_untouched_row_of_the_code_is_deleted(self) -> None:
+        row = changes.declare(replace(BEAT, managed_by="code"), 0, None)
+        assert row is not None
+        made = row.schedule
+        assert may_delete_row(made)
+        assert not may_delete_row(replace(made, state="paused"))
+        assert not may_delete_row(replace(made, managed_by="api"))
+        assert not may_delete_row(replace(made, queue="slow"))
+        assert not may_delete_row(replace(made, damage="?"))
+
+
+class TestApp:
+    def test_virtual_time_runs_them(self) -> None:
+        app = Scheduler("memory://")
+        seen: list[int] = []
+
+        @app.task(schedule=every("10m"), durable=False)
+        def work() -> None:
+            seen.append(1)
+
+        with virtual(app, now="2026-03-01T12:05:00Z") as scheduler:
+            ended = scheduler.travel("1h")
+            assert [run.tick.minute for run in ended if run.tick] == [10, 20, 30, 40, 50, 0]
+            assert scheduler.schedules.list() == []
+            scheduler.down_for("1h")
+            states = [run.state for run in scheduler.run_pending()]
+            assert states == ["cancelled"] * 5 + ["succeeded"]  # the last one is within the grace
+        assert len(seen) == 7
+
+    def test_the_mode_of_the_node_is_for_tasks_that_say_nothing(self) -> None:
+        app = Scheduler("memory://", schedule_mode="code")
+
+        @app.task(schedule=every("10m"))
+        def memory() -> None: ...
+
+        @app.task(schedule=every("10m"), durable=True)
+        def canary() -> None: ...
+
+        with virtual(app) as scheduler:
+            scheduler.travel("25m")
+            assert [schedule.name for schedule in scheduler.schedules.list()] == ["canary"]
+            assert sorted(run.task for run in scheduler.finished) == ["canary"] * 2 + ["memory"] * 2
+
+    def test_a_row_of_an_earlier_version_is_deleted(self, caplog: pytest.LogCaptureFixture) -> None:
+        app = Scheduler("memory://")
+        app.schedules.declare("work", every("10m"), "work")
+        with virtual(app) as scheduler:
+            scheduler.schedules.add("edited", every("10m"), "edited")
+
+            @scheduler.task(schedule=every("10m"), durable=False)
+            def edited() -> None: ...
+
+            caplog.set_level(logging.WARNING)
+            scheduler.travel("25m")
+            assert "evenbeat schedules delete edited" in caplog.text
+            assert [schedule.name for schedule in scheduler.schedules.list()] == ["edited"]
+            assert len(scheduler.finished) == 2
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"overlap": "skip"}, "overlap of schedule work needs a row"),
+            ({"catch_up": "all"}, "catch_up of schedule work needs a row"),
+            ({"max_concurrent": 2}, "max_concurrent of schedule work needs a row"),
+            ({"paused": True}, "paused of schedule work needs a row"),
+            ({"grace": -1}, "grace"),
+            ({"durable": 1}, "durable 1 is not True or False"),
+        ],
+    )
+    def test_options_that_need_a_row_are_refused(self, options: dict[str, Any], message: str) -> None:
+        app = Scheduler("memory://")
+        given = {"durable": False, **options}
+        with pytest.raises(InvalidValue, match=message):
+            app.task(name="work", schedule=cron("0 9 * * *"), **given)(lambda: None)
+
+    def test_they_are_refused_at_the_start_where_the_node_decides(self) -> None:
+        app = Scheduler("memory://", schedule_mode="code")
+        app.task(name="work", schedule=every("1h"), overlap="skip")(_nothing)
+        with pytest.raises(InvalidValue, match="overlap of schedule work needs a row"):
+            app.start()
+
+    def test_a_mode_without_a_schedule_is_refused(self) -> None:
+        with pytest.raises(InvalidValue, match="durable is about a schedule"):
+            Scheduler("memory://").task(name="work", durable=False)(_nothing)
+
+    def test_runs_are_kept_for_twice_the_grace(self) -> None:
+        app = Scheduler("memory://", retention="1h")
+        app.task(name="work", schedule=every("1h"), durable=False, grace="31m")(_nothing)
+        with pytest.raises(InvalidValue, match="retention 1h is less than twice the grace of schedule work"):
+            app.start()
+
+    def test_nodes_name_the_schedules_without_a_row(self) -> None:
+        app = Scheduler("memory://")
+        app.task(name="work", schedule=every("1h"), durable=False)(_nothing)
+        app.start()
+        try:
+            app.task(name="later", schedule=every("1h"), durable=False)(_nothing)
+            node = app.node
+            assert node is not None
+            node._presence.step(app.store.now())
+            assert app.nodes()[0].code_only == ("later", "work")
+        finally:
+            app.stop()
+
+
+def _nothing() -> None: ...
