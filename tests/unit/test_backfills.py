@@ -92,6 +92,8 @@ def test_the_same_call_again_adds_nothing_and_returns_the_same_backfill(
 ) -> None:
     first = here.schedules.backfill("hourly", *DAY)
     assert here.schedules.backfill("hourly", *DAY, max_concurrent=5).id == first.id
+    # A range with the same ticks.
+    assert here.schedules.backfill("hourly", "2026-02-28T23:30Z", "2026-03-01T05:00:01Z").id == first.id
     here.run_pending()
     again = here.schedules.backfill("hourly", *DAY, order="newest")
     here.run_pending()

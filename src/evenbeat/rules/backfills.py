@@ -27,7 +27,7 @@ from evenbeat.core.backfills import BackfillOrder
 from evenbeat.core.durations import UNITS
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
-from evenbeat.core.records import FINAL_STATES, FORMAT, Record, RunRecord, ScheduleRecord
+from evenbeat.core.records import FINAL_STATES, FORMAT, LOW, Record, RunRecord, ScheduleRecord
 from evenbeat.rules.firing import BYTES_A_STEP, TICKS_A_STEP, Planned, needs_active, wakes_on_run_end
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.triggers import Every, Trigger, parse_trigger
@@ -56,9 +56,12 @@ class StoredBackfill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     calendars: str = ""
     start: Instant
     end: Instant
-    order: BackfillOrder
-    max_concurrent: int
-    priority: int
+    first: Instant
+    last: Instant
+    """The first and the last tick of the range."""
+    order: BackfillOrder = "oldest"
+    max_concurrent: int = 1
+    priority: int = LOW
     payload: str | None = None
     missing_only: bool = False
     skips: str = ""
@@ -113,8 +116,8 @@ def default_id(row: ScheduleRecord, wanted: StoredBackfill) -> str:
         row.name,
         wanted.generation,
         wanted.trigger,
-        wanted.start,
-        wanted.end,
+        wanted.first,
+        wanted.last,
         wanted.payload,
         wanted.missing_only,
     )
@@ -123,7 +126,7 @@ def default_id(row: ScheduleRecord, wanted: StoredBackfill) -> str:
 
 def is_same_work(one: StoredBackfill, other: StoredBackfill) -> bool:
     """Return whether two backfills are about the same ticks and payload."""
-    fields = ("schedule", "schedule_since", "trigger", "start", "end", "payload", "missing_only")
+    fields = ("schedule", "schedule_since", "trigger", "first", "last", "payload", "missing_only")
     return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 

@@ -18,7 +18,7 @@ from evenbeat.core.instants import Instant, Moment, read_moment, write_instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.observe.backfills import dry_run_view
-from evenbeat.rules.backfills import StoredBackfill, default_id, trigger_of_backfill, write_skips
+from evenbeat.rules.backfills import StoredBackfill, default_id, past_trigger, write_skips
 from evenbeat.rules.ticks import own_trigger
 
 _ORDERS = ("oldest", "newest")
@@ -47,7 +47,7 @@ class BackfillCalls(ScheduleCalls):
         time, at most ``max_concurrent`` of them outstanding.
 
         Ticks follow the present trigger, also before the schedule existed. With ``missing_only``, a tick that
-        has a succeeded run gets none. The same call again adds nothing, and returns the same backfill; give
+        has a succeeded run gets none. The same ticks again add nothing, and return the same backfill; give
         an ``id`` of your own to run a range again. ``dry_run`` only says what it would do, in ``plan``.
 
         A duration counts back from now; a text without an offset is a time in the trigger's zone.
@@ -60,39 +60,53 @@ class BackfillCalls(ScheduleCalls):
         check_whole("max_concurrent", max_concurrent, 1, MOST_CONCURRENT)
         check_one_of("order", order, _ORDERS)
         text = None if payload is None else self._session.call(row.task, payload)[1]
-        now = self._session.store().now()
-        first, last = _range(row, start, end, now)
-        wanted = StoredBackfill(
-            schedule=row.name,
-            schedule_since=row.created_at,
-            generation=row.generation,
-            trigger=row.trigger,
-            anchor=row.anchor,
-            calendars=row.calendars,
-            start=first,
-            end=last,
+        wanted = replace(
+            _ticks_of(row, start, end, self._session.store().now()),
             order=order,
             max_concurrent=max_concurrent,
             priority=read_priority(priority),
             payload=text,
             missing_only=missing_only,
-            ticks=0,
-            total=0,
-            created_at=now,
-            created_by=current_actor().name,
         )
-        number = _count_ticks(wanted, start)
-        wanted = replace(wanted, ticks=number, total=number)
         key = default_id(row, wanted) if id is None else _checked_id(id)
         if dry_run or missing_only:
             past = PastTicks(self._session.store(), row, wanted)
             skipped = past.succeeded if missing_only else frozenset[Instant]()
-            wanted = replace(wanted, total=number - len(skipped), skips=write_skips(past.ticks, skipped))
+            wanted = replace(
+                wanted, total=wanted.ticks - len(skipped), skips=write_skips(past.ticks, skipped)
+            )
             if dry_run:
                 return dry_run_view(owner, key, wanted, past.plan(order, skipped))
         return make_backfill(self._session, owner, key, wanted)
 
     abackfill = twin(backfill)
+
+
+def _ticks_of(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> StoredBackfill:
+    """Return a backfill of a range, with its ticks; refuse a range that has none, or too many."""
+    first, last = _range(row, start, end, now)
+    trigger = past_trigger(row.name, row.trigger, row.anchor, first, row.calendars)
+    number = trigger.count_ms(first, last)
+    _check_number(row, number, first, last, start)
+    first_tick, last_tick = trigger.next_ms(first - 1), trigger.prev_ms(last)
+    assert first_tick is not None
+    assert last_tick is not None
+    return StoredBackfill(
+        schedule=row.name,
+        schedule_since=row.created_at,
+        generation=row.generation,
+        trigger=row.trigger,
+        anchor=row.anchor,
+        calendars=row.calendars,
+        start=first,
+        end=last,
+        first=first_tick,
+        last=last_tick,
+        ticks=number,
+        total=number,
+        created_at=now,
+        created_by=current_actor().name,
+    )
 
 
 def _range(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> tuple[Instant, Instant]:
@@ -116,24 +130,22 @@ def _range(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> tup
     return first, last
 
 
-def _count_ticks(wanted: StoredBackfill, start: Moment) -> int:
-    number = trigger_of_backfill(wanted).count_ms(wanted.start, wanted.end)
-    span = f"from {write_instant(wanted.start)} to {write_instant(wanted.end)}"
+def _check_number(row: ScheduleRecord, number: int, first: Instant, last: Instant, start: Moment) -> None:
+    span = f"from {write_instant(first)} to {write_instant(last)}"
     if number == 0:
         raise InvalidValue(
-            f"schedule {wanted.schedule} has no tick {span}",
+            f"schedule {row.name} has no tick {span}",
             field="start",
             value=start,
-            hint=f"its trigger is {wanted.trigger}: give a longer range",
+            hint=f"its trigger is {row.trigger}: give a longer range",
         )
     if number > MOST_TICKS:
         raise InvalidValue(
-            f"schedule {wanted.schedule} has {number:,} ticks {span}, more than {MOST_TICKS:,}",
+            f"schedule {row.name} has {number:,} ticks {span}, more than {MOST_TICKS:,}",
             field="start",
             value=start,
             hint="shorten the range, and make several backfills",
         )
-    return number
 
 
 def _checked_id(id: str) -> str:
