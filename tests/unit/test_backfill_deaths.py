@@ -18,7 +18,7 @@ from evenbeat.stores.base import Store, Write, Written
 from tests import backfilling
 from tests.backfilling import TICKS, World
 from tests.lengths import chunks
-from tests.simulator.interleaving import Crash, Interleaving
+from tests.simulator.interleaving import Crash, Interleaving, Strand
 from tests.unit.test_alert_deaths import Died, Failpoint, die
 
 
@@ -36,7 +36,7 @@ def story(world: World, store: Store) -> Iterator[None]:
 def calls_of(play: Callable[[World, Store], Iterator[None]]) -> int:
     world = World()
     counted = Failpoint(world.store, -1, die)
-    for _ in play(world, counted):  # type: ignore[arg-type]
+    for _ in play(world, counted):
         pass
     return counted.calls
 
@@ -76,7 +76,7 @@ def play_pause(at: int, acts: str) -> World:
             world.clock.advance("100ms")
             getattr(world, act)()
 
-    for _ in story(world, Failpoint(world.store, at, others)):  # type: ignore[arg-type]
+    for _ in story(world, Failpoint(world.store, at, others)):
         pass
     world.finish()
     return world
@@ -105,7 +105,7 @@ def test_no_run_is_added_after_a_cancellation(when: str) -> None:
                 raise Died
 
         try:
-            for _ in story(world, Failpoint(world.store, at, cancel)):  # type: ignore[arg-type]
+            for _ in story(world, Failpoint(world.store, at, cancel)):
                 pass
         except Died:
             pass
@@ -181,7 +181,7 @@ def simulate(seed: int, *, is_cancelled: bool = False, **fields: Any) -> World:
 
     def advancing() -> None:
         while True:
-            node.advance(Stepped(world.store, strands, 0.01), "default", "b", world.clock.now)  # type: ignore[arg-type]
+            node.advance(Stepped(world.store, strands, 0.01), "default", "b", world.clock.now)
             strands.sleep(50)
 
     def working() -> None:
@@ -198,12 +198,16 @@ def simulate(seed: int, *, is_cancelled: bool = False, **fields: Any) -> World:
 
     def cancelling() -> None:
         strands.sleep(random.randint(0, 2_000))
-        Scheduler(Stepped(world.store, strands)).backfills.cancel("b")  # type: ignore[arg-type]
+        Scheduler(Stepped(world.store, strands)).backfills.cancel("b")
         world.store.most = min(world.store.most, world.store.added.total())
         cancelled_at.append(world.store.added.total())
 
     cancelled_at: list[int] = []
-    strands.on_crash = lambda strand: strands.spawn(strand.name, strand.program, 50) and None
+
+    def start_again(strand: Strand) -> None:
+        strands.spawn(strand.name, strand.program, 50)
+
+    strands.on_crash = start_again
     for name, program in (("a", advancing), ("b", advancing), ("c", advancing), ("d", advancing)):
         strands.spawn(name, program)
     for name in ("v", "w"):

@@ -286,7 +286,7 @@ def test_only_ticks_without_a_succeeded_run_are_made_if_asked(here: VirtualSched
     here.run_pending()
     jobs.failing, jobs.seen = set(), []
     for order in ("oldest", "newest"):
-        found = here.schedules.backfill("hourly", *DAY, missing_only=True, order=order, dry_run=True)  # type: ignore[arg-type]
+        found = here.schedules.backfill("hourly", *DAY, missing_only=True, order=order, dry_run=True)
         assert (found.ticks, found.total) == (6, 4)
         assert found.plan is not None
         assert {tick.tick.hour for tick in found.plan.ticks if not tick.is_made} == {0, 2}

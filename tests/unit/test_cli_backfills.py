@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Any
 
+import click
 import pytest
 
 from evenbeat import Scheduler, cron
@@ -94,7 +97,7 @@ def test_the_options_reach_the_backfill(app: Scheduler) -> None:
     [
         (("--from", "2026-03-02T00:00Z", "--to", "2026-03-09T00:00Z"), "--to"),
         (("--from", "2026-03-02T02:00Z", "--to", "2026-03-02T01:00Z"), "--to"),
-        (("--from", "2026-03-02T02:01Z", "--to", "2026-03-02T02:02Z"), "--from"),
+        (("--from", "2026-03-02T02:01Z", "--to", "2026-03-02T02:02Z"), "no tick"),
         (("--from", "soon", "--to", "1h"), "--from"),
         ((*RANGE, "--max-concurrent", "0"), "--max-concurrent"),
         ((*RANGE, "--priority", "urgent"), "--priority"),
@@ -115,7 +118,7 @@ def test_unknown_names_are_refused() -> None:
 def test_waiting_shows_the_progress_and_answers_by_the_exit_code(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch, error: str | None
 ) -> None:
-    monkeypatch.setattr(backfill_words.time, "sleep", lambda _: work(app, error))
+    monkeypatch.setattr(time, "sleep", lambda _: work(app, error))
     monkeypatch.setattr(backfill_words, "_LINE_EVERY", 0.0)
     result = run("schedules", "backfill", "hourly", *RANGE, "--wait")
     assert result.exit_code == (0 if error is None else 1)
@@ -129,11 +132,9 @@ def test_waiting_shows_the_progress_and_answers_by_the_exit_code(
 
 def test_on_a_terminal_one_line_changes(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[str, bool]] = []
-    monkeypatch.setattr(backfill_words.time, "sleep", lambda _: work(app))
-    monkeypatch.setattr(backfill_words.sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(
-        backfill_words.click, "echo", lambda text="", nl=True, **_: said.append((str(text), nl))
-    )
+    monkeypatch.setattr(time, "sleep", lambda _: work(app))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "echo", lambda text="", nl=True, **_: said.append((str(text), nl)))
     made = app.schedules.backfill("hourly", "4h", "0s")
     assert backfill_words.follow(app, made).state == "done"
     assert all(text.startswith("\r") and not nl for text, nl in said[:-1])
