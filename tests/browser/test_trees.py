@@ -54,6 +54,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "herd": (("timeline",), {"view": "herd"}),
     "nodes": (("nodes",), {}),
     "queues": (("queues",), {}),
+    "backfills": (("backfills",), {}),
     "limits": (("limits",), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
