@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -511,3 +512,24 @@ def test_the_twins_are_awaited(here: VirtualScheduler) -> None:
 
     assert asyncio.run(use()) == ["cancelled"]
     assert isinstance(here.backfills, Backfills)
+
+
+def test_a_node_goes_on_as_soon_as_a_run_has_ended() -> None:
+    """Without the wake-up of the duty, each run would wait for two seconds."""
+    app = Scheduler("memory://")
+    done = threading.Event()
+    seen: list[datetime | None] = []
+
+    @app.task
+    def report(run: RunContext) -> None:
+        seen.append(run.tick)
+        if len(seen) == 40:
+            done.set()
+
+    app.schedules.add("hourly", cron("0 * * * *"), report)
+    with app:
+        app.schedules.backfill("hourly", "2026-01-01T00:00Z", "2026-01-02T16:00Z")
+        assert done.wait(30)
+    assert len(set(seen)) == len(seen) == 40
+    assert seen == sorted(seen, key=str)
+    app.close()
