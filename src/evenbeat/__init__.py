@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from evenbeat.core.alerts import AlertChannel, AlertRule, Delivery, Incident, MaintenanceWindow
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
+    from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
         AlertExists,
         AlertNotFound,
         AppImportError,
+        BackfillExists,
+        BackfillNotFound,
         ChannelInUse,
         DamagedSchedule,
         DocumentLockLost,
@@ -106,6 +109,11 @@ __all__ = [
     "AttentionItem",
     "AuditEntry",
     "AuditPage",
+    "Backfill",
+    "BackfillExists",
+    "BackfillNotFound",
+    "BackfillPlan",
+    "BackfillTick",
     "BulkResult",
     "Call",
     "ChangeWarning",
@@ -233,6 +241,7 @@ _MODULES = {
         "TriggerExplanation",
         "TriggerTick",
     ),
+    "evenbeat.core.backfills": ("Backfill", "BackfillPlan", "BackfillTick"),
     "evenbeat.core.limits": ("LimitValue", "RunLimit"),
     "evenbeat.core.results": (
         "BulkResult",
@@ -259,6 +268,8 @@ _MODULES = {
         "AlertExists",
         "AlertNotFound",
         "AppImportError",
+        "BackfillExists",
+        "BackfillNotFound",
         "ChannelInUse",
         "DamagedSchedule",
         "DocumentLockLost",

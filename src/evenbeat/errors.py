@@ -261,6 +261,32 @@ class LimitNotFound(EvenbeatError):
         self.hint = hint
 
 
+class BackfillNotFound(EvenbeatError):
+    """The ``tenant`` has no ``backfill`` with that id, or none any more: it is kept for 90 days."""
+
+    def __init__(self, tenant: str, backfill: str) -> None:
+        super().__init__(
+            f"there is no backfill {shown(backfill)} of {_owner(tenant)}; "
+            "app.backfills.list() and evenbeat backfills list show those that there are"
+        )
+        self.tenant = tenant
+        self.backfill = backfill
+
+
+class BackfillExists(EvenbeatError):
+    """The id is that of another ``backfill``: of another ``schedule``, range, payload or trigger."""
+
+    def __init__(self, tenant: str, backfill: str, schedule: str | None) -> None:
+        of = "" if schedule is None else f" of schedule {shown(schedule)}"
+        super().__init__(
+            f"backfill {shown(backfill)}{of} exists, and is about other ticks or another payload; "
+            "give another id, or none"
+        )
+        self.tenant = tenant
+        self.backfill = backfill
+        self.schedule = schedule
+
+
 class RetentionRuleNotFound(EvenbeatError):
     """There is no retention rule for exactly that ``tenant`` and ``state``; None means all of them."""
 

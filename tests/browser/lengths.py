@@ -6,6 +6,7 @@ A browser takes seconds for a story, and there are two hundred.
 from __future__ import annotations
 
 QUICK = {
+    "test_backfills": {"test_look_first_then_backfill_and_follow_the_progress"},
     "test_harness": {"test_a_page_that_misbehaves_is_noticed"},
     "test_limits_and_tenants": {"test_set_a_limit_and_see_what_waits_for_it"},
     "test_live": {

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from evenbeat import acting_as
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord
 from evenbeat.demo.shop_runs import Fate
@@ -54,6 +55,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "herd": (("timeline",), {"view": "herd"}),
     "nodes": (("nodes",), {}),
     "queues": (("queues",), {}),
+    "backfills": (("backfills",), {}),
     "limits": (("limits",), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
@@ -118,6 +120,9 @@ def _written() -> FixedPast:
     do("2h", ana, partial(app.enqueue, "count", {"shelf": 7}))
     past.go()
     app.enqueue("csv.import", {"path": "new.csv"}, queue="slow")
+    with acting_as(ben):
+        # The schedule is paused: the backfill waits, and adds no run.
+        app.schedules.backfill("digest", "2d", "1d", tenant="acme", id="questions")
     past.store.put_record(Record(kind="deferred", key="import", body="tz Europe/Kyiv is not known"))
     past.add_node("ber-1:4117")
     return past

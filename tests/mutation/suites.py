@@ -195,6 +195,11 @@ SUITES = (
         ("tests/unit/test_limit_rules.py", "tests/unit/test_run_limits.py"),
     ),
     Suite(
+        "backfills",
+        ("rules/backfills.py", "node/backfills.py", "app/backfills.py", "app/backfill_plans.py"),
+        ("tests/unit/test_backfills.py", "tests/unit/test_backfill_rules.py"),
+    ),
+    Suite(
         "memory",
         (
             "stores/memory/store.py",

@@ -20,6 +20,7 @@ from evenbeat.app.alerts.channels import AlertChannels
 from evenbeat.app.alerts.rules import AlertRules
 from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
+from evenbeat.app.backfills import Backfills
 from evenbeat.app.limits import RunLimits
 from evenbeat.app.quarantine import Quarantine
 from evenbeat.app.retention import Retention
@@ -52,6 +53,10 @@ VERBS = (
     Verb("schedules.reset", "schedules reset", "POST /schedules/{name}/reset"),
     Verb("schedules.reschedule", "schedules reschedule", "POST /schedules/{name}/reschedule"),
     Verb("schedules.run_now", "schedules run", "POST /schedules/{name}/run"),
+    Verb("schedules.backfill", "schedules backfill", "POST /schedules/{name}/backfill"),
+    Verb("backfills.list", "backfills list", "GET /backfills"),
+    Verb("backfills.get", "backfills show", "GET /backfills/{id}"),
+    Verb("backfills.cancel", "backfills cancel", "POST /backfills/{id}/cancel"),
     Verb("schedules.pause_all", "schedules pause", "POST /bulk/schedules"),
     Verb("schedules.resume_all", "schedules resume", "POST /bulk/schedules"),
     Verb("schedules.run_all", "schedules run", "POST /bulk/schedules"),
@@ -203,7 +208,13 @@ SHELL = {
     "every": "chooses bulk; over REST, a path of its own does",
 }
 # A parameter that has another name in a shell or over HTTP.
-CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger", "metrics_schedules": "schedules"}
+CLI_NAMES = {
+    "run_id": "id",
+    "backfill_id": "id",
+    "when": "at",
+    "expr": "trigger",
+    "metrics_schedules": "schedules",
+}
 # Python's name of an id or name that the path has.
 PATH_NAMES = {"{name}": "name", "{id}": "id"}
 
@@ -217,6 +228,7 @@ NOT_IN_CLI = {
     "* names": "a shell names one schedule, or chooses by filters",
     "* ids": "a shell names one run, or chooses by filters and --error-group",
     "schedules.run_now id": "makes a repeated call add nothing; a person sees whether it worked",
+    "schedules.backfill order": "--newest-first",
     "schedules.preview schedule": "the argument NAME",
     "schedules.preview count": "'schedules show' has room for a few ticks; 'next' takes --count",
     "schedules.preview since": "'schedules show' starts now; 'next' takes --from",
@@ -260,6 +272,9 @@ MORE_IN_CLI = {
     "schedules update no_payload": "null over REST, None in Python",
     "schedules update no_timeout": "null over REST, None in Python",
     "schedules update no_max_concurrent": "null over REST, None in Python",
+    "schedules backfill newest_first": "the order newest",
+    "schedules backfill wait": "follows the progress; over REST, GET /backfills/{id} has it",
+    "backfills show wait": "follows the progress; over REST, GET /backfills/{id} has it",
     "runs logs follow": "reads the log again and again; over REST, the events say when",
     "runs retry error_group": "GET /failures has the group, and POST /bulk/runs takes its ids",
     "why subject": "a name or an id",
@@ -294,6 +309,7 @@ ONLY_FLAGS = {("GET /schedules", "state"): {"deleted"}, ("GET /timeline", "state
 _FACADES: dict[str, type] = {
     "": Scheduler,
     "schedules.": Schedules,
+    "backfills.": Backfills,
     "runs.": Runs,
     "tenants.": Tenants,
     "tokens.": Tokens,

@@ -170,7 +170,7 @@ class _Reader:
         runs: dict[Instant, list[RunRecord]] = {}
         for run in self._runs():
             self._counts.add_at(_time_of(run), _COLUMNS[run.state])
-            if run.tick is not None:
+            if run.cause == "tick" and run.tick is not None:
                 runs.setdefault(run.tick, []).append(run)
                 self._counts.add_at(run.tick, "fired")
         ticks = list(trigger.between_ms(period.start, period.end))
@@ -212,7 +212,7 @@ class _Reader:
 
 
 def _time_of(run: RunRecord) -> Instant:
-    return run.scheduled_at if run.tick is None else run.tick
+    return run.scheduled_at if run.cause == "backfill" or run.tick is None else run.tick
 
 
 def _column(reason: str) -> str:

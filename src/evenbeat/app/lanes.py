@@ -131,7 +131,7 @@ class _Lane:
         if len(runs) > most:
             return False
         for run in runs:
-            if run.tick is not None:
+            if run.cause == "tick" and run.tick is not None:
                 self._add(self._counts.fired, run.tick)
             if run.state == "failed":
                 self._add(self._counts.failed, _time_of(run))
@@ -236,7 +236,7 @@ class _Lane:
 
 
 def _time_of(run: RunRecord) -> Instant:
-    return run.scheduled_at if run.tick is None else run.tick
+    return run.scheduled_at if run.cause == "backfill" or run.tick is None else run.tick
 
 
 def _read_figures(store: Store, keys: set[_Key], edges: Sequence[Instant], by: By, now: Instant) -> _Figures:

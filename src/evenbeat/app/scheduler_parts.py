@@ -7,6 +7,7 @@ from typing import Unpack
 from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.attention import AttentionReader
 from evenbeat.app.audit import Audit
+from evenbeat.app.backfills import Backfills
 from evenbeat.app.declarations import Declarations, Declared
 from evenbeat.app.enqueueing import Enqueuer
 from evenbeat.app.figures import FigureReader
@@ -59,6 +60,7 @@ class SchedulerParts:
         self.alerts = Alerts(self._session, lambda: self.node is not None)
         self._lifecycle = Lifecycle(self._session, self._declare, options)
         self.schedules = Schedules(self._session, rows, self._declarations)
+        self.backfills = Backfills(self._session)
         self.runs = Runs(self._session, rows)
         self.audit = Audit(self._session)
         self.quarantine = Quarantine(self._session, rows, self.runs)

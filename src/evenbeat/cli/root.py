@@ -44,6 +44,7 @@ class Root(Reporting, LazyGroup):
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
             "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry and cancel runs."),
+            "backfills": Lazy("evenbeat.cli.commands.backfills", "List, show and cancel backfills."),
             "audit": Lazy(
                 "evenbeat.cli.commands.audit",
                 "Show who changed which schedule or run, and how it was before.",

@@ -10,6 +10,7 @@ import msgspec
 SubjectKind: TypeAlias = Literal[
     "schedule",
     "run",
+    "backfill",
     "token",
     "limit",
     "alert_rule",
@@ -28,6 +29,7 @@ AuditAction: TypeAlias = Literal[
     "resume",
     "reschedule",
     "run_now",
+    "backfill",
     "delete",
     "cancel",
     "retry",
@@ -66,7 +68,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The method that made the change: ``pause``, ``update``, ``cancel``."""
     tenant: str
     kind: str
-    """The kind of the subject: ``schedule``, ``run``, ``token``, ``limit``, ``alert_rule``,
+    """The kind of the subject: ``schedule``, ``run``, ``backfill``, ``token``, ``limit``, ``alert_rule``,
     ``alert_channel``, ``alert_window``, ``retention``, ``tenant``, or ``record`` for others."""
     subject: str
     """The name, or the id of a run or token."""

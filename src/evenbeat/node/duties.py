@@ -32,12 +32,20 @@ class PeriodicDuties:
         self._due: list[Instant] = [0] * len(duties)
         self._failures = [0] * len(duties)
         """How often each duty has failed in a row."""
+        self._woken: set[int] = set()
+        """The duties to step at once. Other threads add to it."""
+
+    def wake(self, duty: Duty) -> None:
+        """Have the next step call this duty, whenever it is due. Any thread may call it."""
+        self._woken.add(self._duties.index(duty))
 
     def step(self, now: Instant) -> Instant | None:
         for index, due in enumerate(self._due):
-            if due <= now or due > now + LONGEST_PERIOD:
+            if due <= now or due > now + LONGEST_PERIOD or index in self._woken:
+                # Before the step: what wakes it meanwhile may have come too late for this one.
+                self._woken.discard(index)
                 self._due[index] = self._step(index, now)
-        return min(self._due, default=None)
+        return now if self._woken else min(self._due, default=None)
 
     def _step(self, index: int, now: Instant) -> Instant:
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.backfills import Backfiller
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
 from evenbeat.node.duties import Duty, PeriodicDuties
@@ -166,6 +167,7 @@ class Node:
         )
         self._rollups = Rollups(self._store, self.counting, self.name, ticker=ticker, worker=worker)
         reaper = Reaper(self._store, events, settings.lease, counting=self.counting, signals=self._signals)
+        self._backfiller = Backfiller(self._store)
         duties: list[Duty] = [
             self._presence,
             reaper,
@@ -174,8 +176,10 @@ class Node:
             self._rollups,
             SelfCheck(self._store, events, self.name),
             self._fallback,
+            self._backfiller,
         ]
-        self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
+        self._duties = PeriodicDuties(duties)
+        self._duties_loop = self._loop("duties", self._duties.step)
         self._status_writer = StatusWriter(
             "node", self.name, patience(settings.lease), lambda: ((), (self.status(),))
         )
@@ -205,6 +209,7 @@ class Node:
             lease=settings.lease,
             wake=self._wake_worker,
             wake_leases=self._wake_leases,
+            wake_backfills=self._wake_backfills,
             counting=self.counting,
             signals=self._signals,
             retention=settings.retention,
@@ -438,6 +443,10 @@ class Node:
     def _wake_leases(self) -> None:
         if self._leases_loop is not None:
             self._leases_loop.wake()
+
+    def _wake_backfills(self) -> None:
+        self._duties.wake(self._backfiller)
+        self._duties_loop.wake()
 
     def _notify(self, kind: EventKind) -> None:
         if self._events:

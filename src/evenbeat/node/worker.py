@@ -62,6 +62,7 @@ class Worker:
         lease: int = 30_000,
         wake: Callable[[], None] = lambda: None,
         wake_leases: Callable[[], None] = lambda: None,
+        wake_backfills: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = steady_clock,
         new_token: Callable[[], str] = lambda: uuid4().hex,
         counting: Counting | None = None,
@@ -85,6 +86,8 @@ class Worker:
         self._new_token = new_token
         self._wake_leases = wake_leases
         """Called when the worker has claimed runs and held none before."""
+        self._wake_backfills = wake_backfills
+        """Called when the end of a backfill's run is recorded: the next one may be added."""
         self._outcomes: deque[tuple[Attempt, Outcome]] = deque()
         """Reported, in this order, and not decided about yet."""
         self._unrecorded: list[AttemptEnd] = []
@@ -314,6 +317,8 @@ class Worker:
         if any(end.transition.state == "queued" for end in ends):
             self._store.hint()
         self._cancel_requeued(ends, answers, now)
+        if any(end.attempt.run.cause == "backfill" for end in ends):
+            self._wake_backfills()
         if not all(answers):
             refused = [end for end, accepted in zip(ends, answers, strict=True) if not accepted]
             self._note_refused([end.attempt.run for end in refused if end.kind in _RESULTS], now)

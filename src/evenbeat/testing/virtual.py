@@ -21,6 +21,7 @@ from evenbeat.core.records import FINAL_STATES, LogChunk, Record, RunRecord, Run
 from evenbeat.core.results import Run
 from evenbeat.errors import EvenbeatError, InvalidValue, shown
 from evenbeat.executors.inline import InlineExecutor
+from evenbeat.node.backfills import Backfiller
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
@@ -34,6 +35,7 @@ from evenbeat.observe import views
 from evenbeat.observe.capture import start_capture, stop_capture
 from evenbeat.observe.events import Events
 from evenbeat.rules.alert_records import INCIDENT, RULE
+from evenbeat.rules.backfills import OPEN
 from evenbeat.stores.base import Claim, Claimed, Fired, Page, PlanFunction, RunQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.tasks.task import Tasks
@@ -92,6 +94,7 @@ class VirtualScheduler:
         self.task = app.task
         self.runs = app.runs
         self.audit = app.audit
+        self.backfills = app.backfills
         self.alerts = app.alerts
         self.tokens = app.tokens
         self.limits = app.limits
@@ -297,6 +300,7 @@ class _Journey:
             signals=alerts.signals,
         )
         self._rollups = Rollups(store, counting, "virtual")
+        self._backfiller = Backfiller(store)
         store.woken.clear()
         store.started.clear()
 
@@ -328,8 +332,9 @@ class _Journey:
             code = self._code_ticker.step(now)
             wake = self._ticker.step(now)
             due = self._worker.step(now)
+            again = self._backfiller.step(now) if self._store.open_backfills else None
             self._check_limit()
-            upcoming = min((at for at in (code, wake, due) if at is not None), default=None)
+            upcoming = min((at for at in (code, wake, due, again) if at is not None), default=None)
             # The next step records a run that was executed. The count of changes shows whether the run, or
             # a listener, changed anything.
             if not self._worker.is_processing and self._store.changes == seen:
@@ -395,6 +400,8 @@ class VirtualStore(MemoryStore):
         """The number of hints so far: every change by a user gives one."""
         self.rule_changes = 0
         """How often an alert rule was written or deleted."""
+        self.open_backfills = 0
+        """How many backfills are not over."""
 
     def hint(self) -> None:
         self.changes += 1
@@ -402,11 +409,15 @@ class VirtualStore(MemoryStore):
 
     def put_record(self, record: Record, expect: int | None = None) -> bool:
         self.rule_changes += record.kind == RULE
-        return super().put_record(record, expect)
+        is_written = super().put_record(record, expect)
+        self.open_backfills += is_written and record.kind == OPEN
+        return is_written
 
     def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         self.rule_changes += kind == RULE
-        return super().delete_record(kind, tenant, key, version)
+        is_deleted = super().delete_record(kind, tenant, key, version)
+        self.open_backfills -= is_deleted and kind == OPEN
+        return is_deleted
 
     def fired(self) -> list[Run]:
         return [views.run_view(run, self._tasks) for run in self._runs.values() if run.cause == "tick"]

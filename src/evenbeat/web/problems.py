@@ -12,6 +12,8 @@ from evenbeat.errors import (
     AlertExists,
     AlertNotFound,
     AppImportError,
+    BackfillExists,
+    BackfillNotFound,
     ChannelInUse,
     DamagedSchedule,
     EvenbeatError,
@@ -100,6 +102,8 @@ _STATUS: tuple[tuple[type[EvenbeatError], HTTPStatus], ...] = (
     (RunNotFound, HTTPStatus.NOT_FOUND),
     (TokenNotFound, HTTPStatus.NOT_FOUND),
     (LimitNotFound, HTTPStatus.NOT_FOUND),
+    (BackfillNotFound, HTTPStatus.NOT_FOUND),
+    (BackfillExists, HTTPStatus.CONFLICT),
     (AlertNotFound, HTTPStatus.NOT_FOUND),
     (RetentionRuleNotFound, HTTPStatus.NOT_FOUND),
     (QuarantineNotFound, HTTPStatus.NOT_FOUND),
@@ -149,6 +153,9 @@ def refusal(error: EvenbeatError) -> Refused:
         # The message of the error may name a limit of another tenant.
         problem = f"there is no limit {shown(error.limit)}"
         return Refused(status, kind, problem, hint="GET /api/v1/limits lists the limits")
+    if isinstance(error, BackfillNotFound):
+        problem = f"there is no backfill {shown(error.backfill)}"
+        return Refused(status, kind, problem, hint="GET /api/v1/backfills lists the backfills")
     if isinstance(error, ScheduleExists):
         # The message of the error names methods of Python.
         problem = f"schedule {shown(error.name)} of tenant {shown(error.tenant)} exists already"

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.core.audits import AuditEntry
+from evenbeat.core.backfills import Backfill
 from evenbeat.core.checks import LABEL_PATTERN, LONGEST_TASK, NAME_PATTERN, TASK_PATTERN
 from evenbeat.core.json_form import json_form
 from evenbeat.core.json_text import encode, is_nested_deeper
@@ -148,6 +149,12 @@ def run_body(principal: Principal, run: Run) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**body, **errors, **spans}))
 
 
+def backfill_body(principal: Principal, backfill: Backfill) -> dict[str, Any]:
+    """Return a backfill with its payload as text, too, masked for viewers."""
+    body = _values(principal, backfill, "payload")
+    return {**body, "note": with_masked_texts(principal, body["note"])}
+
+
 def quarantined_body(principal: Principal, row: QuarantinedRow) -> dict[str, Any]:
     """Return a quarantined row, masked for viewers."""
     fields = {name: _visible(principal, name, value) for name, value in row.fields.items()}
@@ -174,7 +181,7 @@ def _with_masked_texts(value: Any) -> Any:
     return [_with_masked_texts(each) for each in value] if isinstance(value, list) else value
 
 
-def _values(principal: Principal, record: Schedule | Run, *names: str) -> dict[str, Any]:
+def _values(principal: Principal, record: Schedule | Run | Backfill, *names: str) -> dict[str, Any]:
     """Return the body of a record, with these values masked for viewers, and as text if their numbers would
     lose digits."""
     body: dict[str, Any] = json_form(msgspec.structs.replace(record, **dict.fromkeys(names)))

@@ -113,6 +113,56 @@ export interface AuditEntry {
   after: { [key: string]: unknown };
 }
 
+export interface Backfill {
+  id: string;
+  tenant: string;
+  schedule: string;
+  state: "cancelled" | "cancelling" | "done" | "dry_run" | "running";
+  trigger: string;
+  start: string;
+  end: string;
+  order: "newest" | "oldest";
+  max_concurrent: number;
+  priority: number;
+  payload: unknown;
+  missing_only: boolean;
+  ticks: number;
+  total: number;
+  succeeded: number;
+  failed: number;
+  cancelled: number;
+  purged: number;
+  active: number;
+  left: number;
+  waits_for: string | null;
+  failed_runs: string[];
+  note: string;
+  created_at: string | null;
+  created_by: string;
+  ended_at: string | null;
+  plan: BackfillPlan | null;
+  payload_text: string | null;
+}
+
+export interface BackfillPlan {
+  states: { [key: string]: number };
+  unknown_before: string | null;
+  ticks: BackfillTick[];
+  more: number;
+}
+
+export interface BackfillTick {
+  tick: string;
+  state: "cancelled" | "failed" | "none" | "queued" | "running" | "skipped" | "succeeded" | "unknown";
+  reason: "changed" | "coalesced" | "deleted" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
+  run: string | null;
+  is_made: boolean;
+}
+
+export interface Backfills {
+  items: Backfill[];
+}
+
 /** What to do with the runs that match. */
 export interface BulkRuns {
   action: "cancel" | "retry";
@@ -429,6 +479,22 @@ export interface NewAlertRule {
   tag?: string | null;
   /** Whether the end of what was announced is announced, too. */
   recovery?: boolean;
+}
+
+/** The range of a backfill, and how to run it. */
+export interface NewBackfill {
+  /** RFC 3339, or a duration before now, like 2h. */
+  start: string;
+  /** RFC 3339, or a duration before now, like 2h. */
+  end: string;
+  max_concurrent?: number;
+  order?: "newest" | "oldest";
+  priority?: number | "high" | "low" | "normal";
+  payload?: { [key: string]: unknown } | null;
+  missing_only?: boolean;
+  dry_run?: boolean;
+  /** By default it follows from the schedule and the range: a repeated request adds nothing. */
+  id?: string;
 }
 
 export interface NewRun {
@@ -1373,7 +1439,7 @@ export interface Operations {
       /** A schedule's name, or an id. */
       subject?: string;
       actor?: string;
-      action?: "add" | "cancel" | "create" | "declare" | "delete" | "drop" | "enqueue" | "mute" | "pause" | "purge" | "remove" | "repair" | "reschedule" | "reset" | "resume" | "retry" | "revoke" | "run_now" | "set" | "test" | "unmute" | "update";
+      action?: "add" | "backfill" | "cancel" | "create" | "declare" | "delete" | "drop" | "enqueue" | "mute" | "pause" | "purge" | "remove" | "repair" | "reschedule" | "reset" | "resume" | "retry" | "revoke" | "run_now" | "set" | "test" | "unmute" | "update";
       /** RFC 3339, or a duration before now, like 2h. */
       since?: string;
       /** RFC 3339, or a duration before now, like 2h. */
@@ -1384,6 +1450,32 @@ export interface Operations {
     };
     body: undefined;
     answer: Audit;
+  };
+  /** List the backfills, the newest first. One that is over is kept for 90 days. */
+  "GET /backfills": {
+    query: {
+      tenant?: string;
+      all_tenants?: boolean;
+      schedule?: string;
+    };
+    body: undefined;
+    answer: Backfills;
+  };
+  /** Return a backfill, and how far it is. */
+  "GET /backfills/{id}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Backfill;
+  };
+  /** Add no further runs, cancel the queued ones, and ask running ones to stop. */
+  "POST /backfills/{id}/cancel": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Backfill;
   };
   /** Retry or cancel all runs that match a filter; by default only count them and show a sample. */
   "POST /bulk/runs": {
@@ -1729,6 +1821,14 @@ export interface Operations {
     };
     body: undefined;
     answer: Account;
+  };
+  /** Add a run for each tick of a past range, a few at a time. The same request again adds nothing. */
+  "POST /schedules/{name}/backfill": {
+    query: {
+      tenant?: string;
+    };
+    body: NewBackfill;
+    answer: Backfill;
   };
   /** Return what became of the ticks of a schedule, and its ticks to come, in hours or days of a zone. */
   "GET /schedules/{name}/cells": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evenbeat.app.schedules.backfilling import BackfillCalls
 from evenbeat.app.schedules.bulk import BulkCalls
 from evenbeat.app.schedules.defining import DefinitionCalls
 from evenbeat.app.schedules.history import HistoryCalls
@@ -9,7 +10,7 @@ from evenbeat.app.schedules.operating import OperationCalls
 from evenbeat.app.schedules.reading import ReadingCalls
 
 
-class Schedules(DefinitionCalls, OperationCalls, BulkCalls, ReadingCalls, HistoryCalls):
+class Schedules(DefinitionCalls, OperationCalls, BackfillCalls, BulkCalls, ReadingCalls, HistoryCalls):
     """The schedules of a scheduler. Each call is one atomic step; the ``a…`` twins are awaited.
 
     ``tenant`` defaults to the scheduler's own. Changes take ``if_revision``, the revision of the schedule as

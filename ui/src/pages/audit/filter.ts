@@ -7,7 +7,7 @@ type Asked = Operations["GET /audit"]["query"];
 type Action = NonNullable<Asked["action"]>;
 
 export const ACTIONS: Action[] = [
-  "add", "cancel", "create", "declare", "delete", "drop", "enqueue", "mute", "pause", "purge", "remove", "repair", "reschedule", "reset", "resume", "retry", "revoke", "run_now", "set",
+  "add", "backfill", "cancel", "create", "declare", "delete", "drop", "enqueue", "mute", "pause", "purge", "remove", "repair", "reschedule", "reset", "resume", "retry", "revoke", "run_now", "set",
   "test", "unmute", "update",
 ];
 
@@ -29,7 +29,7 @@ export function filterOf(query: URLSearchParams): AuditFilter {
   return filter;
 }
 
-const PAGES: Record<string, string> = { token: "tokens", limit: "limits", retention: "order" };
+const PAGES: Record<string, string> = { token: "tokens", limit: "limits", backfill: "backfills", retention: "order" };
 const ALERT_TABS: Record<string, string> = { alert_rule: "rules", alert_channel: "channels", alert_window: "windows" };
 
 /** Return the page of what an entry is about: the parts of its address and its parameters; null if there is none. */

@@ -6,6 +6,7 @@ import type { Schedule } from "../../api/schema";
 import { Button } from "../../parts/button";
 import { href } from "../../state/route";
 import { useMay } from "../../state/session";
+import { BackfillDialog } from "./backfill_dialog";
 import { DeleteDialog, PauseDialog, RescheduleDialog, ResetDialog, ResumeDialog, RunDialog } from "./dialogs";
 
 export interface DialogOfSchedule {
@@ -20,6 +21,7 @@ const DIALOGS = {
   pause: PauseDialog,
   resume: ResumeDialog,
   reschedule: RescheduleDialog,
+  backfill: BackfillDialog,
   reset: ResetDialog,
   delete: DeleteDialog,
 };
@@ -44,6 +46,7 @@ export function Actions({ schedule, onChange }: { schedule: Schedule; onChange: 
       {state === "active" && !damage && button("pause", "Pause")}
       {state === "paused" && !damage && button("resume", "Resume")}
       {state === "active" && !damage && schedule.next_run !== null && button("reschedule", "Move next tick")}
+      {!damage && button("backfill", "Backfill")}
       {mayChange && (
         <a class="button" href={href(["schedules", tenant, name, "edit"])}>
           Edit

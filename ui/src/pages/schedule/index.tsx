@@ -1,5 +1,6 @@
 // One schedule: what it does, whether all its ticks are accounted for, when it ran and will run, and why not.
 
+import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import type { Schedule } from "../../api/schema";
 import { isAbout, useData } from "../../live/data";
@@ -10,6 +11,7 @@ import { Actions } from "./actions";
 import { AuditSection } from "./audit";
 import { ChartsSection } from "./charts";
 import { Absent } from "./absent";
+import { BackfillsSection } from "./backfills";
 import { Banners, Head } from "./head";
 import { HeatSection } from "./heat_map";
 import { HistorySection } from "./history";
@@ -22,16 +24,21 @@ export function SchedulePage({ tenant, name }: { tenant: string; name: string })
     (signal) => call("GET /schedules/{name}", { path: { name }, query: { tenant }, signal }),
     { when: isAbout(tenant, name) },
   );
+  const [changes, setChanges] = useState(0);
+  const onChange = (): void => {
+    setChanges((count) => count + 1);
+    data.reload();
+  };
   if (data.error?.status === 404) return <Absent tenant={tenant} name={name} />;
-  const actions = data.value === undefined ? undefined : <Actions schedule={data.value} onChange={data.reload} />;
+  const actions = data.value === undefined ? undefined : <Actions schedule={data.value} onChange={onChange} />;
   return (
     <Page title={name} actions={actions}>
-      <Loaded data={data}>{(schedule) => <Sections schedule={schedule} />}</Loaded>
+      <Loaded data={data}>{(schedule) => <Sections schedule={schedule} changes={changes} />}</Loaded>
     </Page>
   );
 }
 
-function Sections({ schedule }: { schedule: Schedule }) {
+function Sections({ schedule, changes }: { schedule: Schedule; changes: number }) {
   const { tenant, name, timezone: zone, revision, state, created_at: createdAt } = schedule;
   const about = { tenant, name, zone, revision, state, createdAt };
   return (
@@ -40,6 +47,7 @@ function Sections({ schedule }: { schedule: Schedule }) {
       <Head schedule={schedule} />
       {!schedule.damage && <AccountSection {...about} />}
       {!schedule.damage && <HeatSection {...about} />}
+      <BackfillsSection {...about} made={changes} />
       <ChartsSection {...about} />
       <HistorySection {...about} />
       <div class="grid">

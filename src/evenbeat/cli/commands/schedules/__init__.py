@@ -20,6 +20,7 @@ command = lazy_group(
         "resume": Lazy(f"{_HERE}.resume", "Resume a paused schedule; or all that match."),
         "reset": Lazy(f"{_HERE}.reset", "Undo edits by hand: the schedule becomes what the code declares."),
         "run": Lazy(f"{_HERE}.run", "Run a schedule's task now; or those of all that match."),
+        "backfill": Lazy(f"{_HERE}.backfill", "Add a run for each tick of a past range."),
         "reschedule": Lazy(f"{_HERE}.reschedule", "Move the next run of a schedule, and only that one."),
         "delete": Lazy(f"{_HERE}.delete", "Delete a schedule, and leave its runs; or all that match."),
         "cells": Lazy(

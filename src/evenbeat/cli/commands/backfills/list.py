@@ -1,0 +1,60 @@
+"""``evenbeat backfills list``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from evenbeat.cli.backfill_words import bar, state_cell
+from evenbeat.cli.layout import Column, Fitted
+from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.core.json_form import json_form
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@click.command("list")
+@click.option(
+    "--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only those of one schedule."
+)
+@click.option("--all-tenants", is_flag=True, help="Of all tenants.")
+@store_options
+@json_option
+def command(
+    schedule: str | None, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
+) -> None:
+    """List the backfills, the newest first, and how far they are.
+
+    A backfill that is over is kept for 90 days.
+    """
+    with opened(store, tenant) as app:
+        found = app.backfills.list(schedule=schedule, all_tenants=all_tenants)
+        local = LocalTime.at(app.store.now())
+
+    def people() -> Iterable[RenderableType]:
+        if not found:
+            yield "there are no backfills; 'evenbeat schedules backfill NAME --from --to' makes one"
+            return
+        yield Fitted(
+            [
+                Column("id", [each.id for each in found]),
+                Column("tenant", [each.tenant if all_tenants else "" for each in found]),
+                Column("schedule", [each.schedule for each in found], wraps=24),
+                Column("state", [state_cell(each) for each in found]),
+                Column("progress", [f"{each.ended:,}/{each.total:,}" for each in found], justify="right"),
+                Column("", [bar(each, 12) for each in found], drop=3),
+                Column(
+                    "failed", [f"{each.failed:,}" if each.failed else "" for each in found], justify="right"
+                ),
+                Column("from", [local.near(each.start) for each in found], drop=1),
+                Column("to", [local.near(each.end) for each in found], drop=1),
+                Column("waits for", [each.waits_for or "" for each in found], drop=2, wraps=30),
+            ]
+        )
+
+    answer({"backfills": json_form(found)}, people, as_json=as_json)
