@@ -1,4 +1,4 @@
-"""Declarations: schedules that code defines, compared with what the store has."""
+"""Declarations: schedules that code and files define, compared with what the store has."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
-from evenbeat.app.definitions import new_schedule
+from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord
+from evenbeat.core.records import FORMAT, ScheduleRecord
 from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.ownership import may_move, owner_text
 from evenbeat.tasks.task import Task, Tasks
 
 _log = logging.getLogger("evenbeat.app.declarations")
@@ -25,8 +25,9 @@ _log = logging.getLogger("evenbeat.app.declarations")
 class Declarations:
     """Declares schedules; logs what becomes of edits by hand."""
 
-    def __init__(self, rows: ScheduleRows) -> None:
+    def __init__(self, rows: ScheduleRows, declared: DeclaredSchedules) -> None:
         self._rows = rows
+        self._declared = declared
 
     def declare(self, wanted: ScheduleRecord, start: Instant | None, run_now: bool) -> Schedule:
         """Create the schedule, or update it to match if its declaration has changed."""
@@ -48,9 +49,42 @@ class Declarations:
 
     def declare_task(self, task: Task[..., Any]) -> Schedule:
         """Declare the schedule that a task was decorated with. A node does so when it starts."""
-        assert task.trigger is not None
-        wanted = new_schedule(self._rows.session, task.name, task.trigger, task, None, None, task.policies)
-        schedule = self.declare(replace(wanted, managed_by="code"), None, run_now=False)
+        return self._with_owner(Wanted(self._declared.of_task(task)))
+
+    def declare_tasks(self, tasks: Tasks) -> None:
+        """Declare the schedules of all tasks that were decorated with one."""
+        for task in tasks:
+            if task.trigger is not None:
+                self.declare_task(task)
+
+    def declare_others(self, known: set[tuple[str, str]] | None = None) -> None:
+        """Declare the schedules of ``app.declare`` and of the configured file.
+
+        A schedule that was made by hand, or that another source declares, stays as it is. With ``known``,
+        only those that are not in it, and add them to it.
+        """
+        for wanted in (*self._declared.from_calls(), *self._declared.from_file()):
+            if known is not None and wanted.record.key in known:
+                continue
+            if known is not None:
+                known.add(wanted.record.key)
+            row = self._rows.session.row(*wanted.record.key)
+            is_there = row is not None and row.state != "deleted"
+            if is_there and row is not None and not may_move(row, wanted.record.managed_by):
+                _log.warning(
+                    "a schedule was made by hand, or is declared elsewhere, and stays as it is; "
+                    "to take it over: evenbeat apply --adopt",
+                    extra={"schedule_id": row.name, "tenant": row.tenant, "managed_by": row.managed_by},
+                )
+            else:
+                self._with_owner(wanted)
+
+    def _with_owner(self, wanted: Wanted) -> Schedule:
+        """Declare a schedule under the label of its source, and log edits by hand that stay."""
+        schedule = self.declare(wanted.record, wanted.start, run_now=False)
+        stored = owner_text(schedule.managed_by, schedule.source)
+        if stored != wanted.record.managed_by:
+            schedule = self._moved(wanted.record)
         if schedule.edited:
             _log.warning(
                 "a schedule was edited by hand, and stays so until its definition in the code changes; "
@@ -59,11 +93,18 @@ class Declarations:
             )
         return schedule
 
-    def declare_tasks(self, tasks: Tasks) -> None:
-        """Declare the schedules of all tasks that were decorated with one."""
-        for task in tasks:
-            if task.trigger is not None:
-                self.declare_task(task)
+    def _moved(self, wanted: ScheduleRecord) -> Schedule:
+        """Write the label of the source that declares a schedule now, unless another one's is there."""
+        for attempt in self._rows.tries(*wanted.key, "declare"):
+            row = attempt.existing()
+            planned = None
+            if row.state != "deleted" and row.format <= FORMAT and may_move(row, wanted.managed_by):
+                fields = {"managed_by": wanted.managed_by}
+                planned = changes.change(row, fields, attempt.now, self._rows.active(row))
+            if attempt.write(planned):
+                break
+        assert attempt.view is not None
+        return attempt.view
 
 
 def _replaced_edits(previous: ScheduleRecord | None, planned: Planned | None) -> dict[str, Any]:

@@ -121,6 +121,7 @@ class VirtualScheduler:
         self._clock = clock
         self._alerts = _Alerts(store, app.alert_service())
         self._declared: set[str] = set()
+        self._declared_others: set[tuple[str, str]] = set()
         self._travelling = False
         self._upcoming: Instant | None = None
         self._declare()
@@ -185,6 +186,7 @@ class VirtualScheduler:
             if task.trigger is not None and task.name not in self._declared:
                 self._declared.add(task.name)
                 self._declarations.declare_task(task)
+        self._declarations.declare_others(self._declared_others)
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now
