@@ -31,6 +31,7 @@ AuditAction: TypeAlias = Literal[
     "delete",
     "cancel",
     "retry",
+    "move",
     "enqueue",
     "repair",
     "create",
