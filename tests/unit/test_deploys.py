@@ -230,10 +230,10 @@ def test_a_plan_names_tasks_that_nothing_has(store: Contested) -> None:
     app = app_on(store)
     app.declare("report", "every 1h", "wrok")
     (warning,) = app.plan().warnings
-    assert warning == (
-        "the app does not have the task wrok, of report: its runs wait until a node has it; "
-        "did you mean work?"
+    assert warning.problem == (
+        "the app does not have the task wrok, of report: its runs wait until a node has it"
     )
+    assert warning.hint == "did you mean work?"
 
 
 def test_a_paused_schedule_stays_paused(store: Contested) -> None:

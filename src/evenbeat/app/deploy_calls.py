@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Unpack
 
 from evenbeat.app.declared_schedules import read_file, read_mapping
@@ -74,7 +74,7 @@ class DeployCalls(SchedulerParts):
 
     def apply(
         self,
-        plan: DeployPlan | None = None,
+        plan: DeployPlan | Collection[str] | None = None,
         *,
         file: str | os.PathLike[str] | ScheduleFile | None = None,
         schedules: Mapping[str, Mapping[str, Any]] | None = None,
@@ -85,16 +85,12 @@ class DeployCalls(SchedulerParts):
     ) -> DeployResult:
         """Make the changes that ``plan`` returns with the same arguments, in one atomic step.
 
-        With a ``plan``, a schedule that has changed since, or whose declaration has, is refused; the result
-        has what would be to do about it now. More than 1,000 changes take several steps, each with whole
-        schedules. Repeating it changes nothing.
+        With a ``plan``, or the tokens of its entries, a schedule that has changed since, or whose declaration
+        has, is refused; the result has what would be to do about it now. More than 1,000 changes take several
+        steps, each with whole schedules. Repeating it changes nothing.
         """
         scope = self._scope(file, schedules, source, prune, adopt, tenant)
-        if plan is not None and not isinstance(plan, DeployPlan):
-            raise InvalidValue(
-                f"plan {shown(plan)} is not a plan", field="plan", value=plan, hint="give what plan() returns"
-            )
-        return self._deployments.apply(scope, plan)
+        return self._deployments.apply(scope, _tokens(plan))
 
     def _scope(
         self,
@@ -124,3 +120,20 @@ class DeployCalls(SchedulerParts):
 
     aplan = twin(plan)
     aapply = twin(apply)
+
+
+def _tokens(plan: DeployPlan | Collection[str] | None) -> frozenset[str] | None:
+    """Return the tokens of the changes that a plan allows; None for all."""
+    if plan is None:
+        return None
+    if isinstance(plan, DeployPlan):
+        return frozenset(entry.token for entry in plan.to_do)
+    is_list = isinstance(plan, Collection) and not isinstance(plan, str)
+    if not is_list or not all(isinstance(token, str) for token in plan):
+        raise InvalidValue(
+            f"plan {shown(plan)} is not a plan",
+            field="plan",
+            value=plan,
+            hint="give what plan() returns, or a list of the tokens of its entries",
+        )
+    return frozenset(plan)

@@ -23,6 +23,7 @@ from evenbeat.core.audits import AuditAction
 from evenbeat.core.deploys import DONE_BY_APPLY, DeployPlan, DeployResult, PlanEntry, RefusedChange
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import ScheduleRecord, ScheduleState
+from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable
 from evenbeat.rules import auditing, deploying
 from evenbeat.rules.changes import is_long
@@ -113,10 +114,9 @@ class Deployments:
             warnings=tuple(self._warnings(scope, shown)),
         )
 
-    def apply(self, scope: Scope, plan: DeployPlan | None) -> DeployResult:
-        """Make the changes; with a plan, only those that it has."""
+    def apply(self, scope: Scope, allowed: frozenset[str] | None) -> DeployResult:
+        """Make the changes; with the tokens of a plan, only those that it has."""
         now = self._rows.session.store().now()
-        allowed = None if plan is None else {entry.token for entry in plan.entries}
         done: list[Step] = []
         refused: list[RefusedChange] = []
         left: list[PlanEntry] = []
@@ -279,7 +279,7 @@ class Deployments:
         tenant, name = step.key
         return RefusedChange(tenant=tenant, name=name, why=why, entry=entry)
 
-    def _warnings(self, scope: Scope, entries: Sequence[PlanEntry]) -> Iterable[str]:
+    def _warnings(self, scope: Scope, entries: Sequence[PlanEntry]) -> Iterable[ChangeWarning]:
         """Yield the tasks of added and changed schedules that nothing has."""
         names: dict[str, list[str]] = {}
         for entry in entries:
@@ -290,9 +290,8 @@ class Deployments:
             found = unknown_task(self._rows.session, task)
             if found is not None:
                 lack, hint = found
-                yield f"{lack}, of {', '.join(schedules)}: its runs wait until a node has it" + (
-                    "" if hint is None else f"; {hint}"
-                )
+                problem = f"{lack}, of {', '.join(schedules)}: its runs wait until a node has it"
+                yield ChangeWarning(problem=problem, hint=hint)
 
 
 def _action(step: Step) -> AuditAction:

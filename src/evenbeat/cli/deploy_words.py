@@ -37,7 +37,8 @@ def plan_words(plan: DeployPlan, local: LocalTime) -> Iterator[RenderableType]:
         yield ""
     yield counts_words(plan)
     for warning in plan.warnings:
-        yield f"warning: {printable(warning)}"
+        hint = "" if warning.hint is None else f"; {warning.hint}"
+        yield f"warning: {printable(warning.problem)}{hint}"
 
 
 def counts_words(plan: DeployPlan) -> str:

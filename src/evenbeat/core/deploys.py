@@ -7,6 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from evenbeat.core.results import ChangeWarning
+
 PlanAction: TypeAlias = Literal["add", "change", "remove", "conflict", "drift", "orphan", "unchanged"]
 """``add``, ``change``, ``remove``: what ``apply`` does. ``conflict``: the schedule was made by hand, or
 another source declares it; only ``adopt`` takes it over. ``drift``: it was edited by hand and is declared
@@ -58,7 +60,7 @@ class DeployPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How many declared schedules are as declared."""
     at: datetime
     """When it was made, by the store's clock."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[ChangeWarning, ...] = ()
     """Tasks of added and changed schedules that neither the app nor a live node has."""
 
     @property

@@ -15,6 +15,7 @@ from evenbeat.web.endpoints import (
     alerts,
     audit,
     cells,
+    deploys,
     doctor,
     events,
     figures,
@@ -36,6 +37,7 @@ from evenbeat.web.state import WebState
 ENDPOINTS = (
     schedules,
     runs,
+    deploys,
     why,
     cells,
     figures,

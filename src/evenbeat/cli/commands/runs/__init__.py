@@ -19,5 +19,6 @@ command = lazy_group(
         "cancel": Lazy(
             f"{_HERE}.cancel", "Cancel a queued run, or ask a running one to stop; or all that match."
         ),
+        "move": Lazy(f"{_HERE}.move", "Make the queued runs of a task runs of another one."),
     },
 )
