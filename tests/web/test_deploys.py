@@ -98,7 +98,7 @@ def test_a_token_of_a_tenant_plans_and_applies_for_its_tenant_alone(site: Site) 
     assert_problem(refused, 422, "invalid-value", "tenant")
     del wanted["a"]["tenant"]
     assert site.post("apply", {"schedules": wanted}, tenant="acme")["done"][0]["tenant"] == "acme"
-    assert_problem(site.request("GET", "plan?tenant=default", tenant="acme"), 403, "forbidden", "tenant")
+    assert_problem(site.request("GET", "plan?tenant=default", tenant="acme"), 403, "foreign-tenant", "tenant")
 
 
 def test_a_token_of_a_tenant_prunes_only_its_own(site: Site) -> None:

@@ -16,7 +16,7 @@ from evenbeat.app.session import AppSession
 from evenbeat.core.checks import check_label, check_name
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.errors import EvenbeatError, InvalidValue, shown
+from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, shown
 from evenbeat.rules.ownership import SourceKind, owner
 from evenbeat.schedule_files import DeclaredSchedule, ScheduleFile, declared_schedules, read_schedule_file
 from evenbeat.tasks.options import NewScheduleOptions
@@ -137,6 +137,9 @@ class DeclaredSchedules:
         try:
             record = new_schedule(self._session, declared.name, trigger, task, payload, tenant, fields)
             return Wanted(_owned(record, managed_by), start_of(self._session, start, record))
+        except InvalidTrigger as error:
+            problem = f"{declared.place}: trigger {shown(error.text)}: {error.problem}"
+            raise InvalidValue(problem, field="trigger", value=error.text, hint=error.hint) from None
         except InvalidValue as error:
             problem = f"{declared.place}: {error.problem}"
             raise InvalidValue(problem, field=error.field, value=error.value, hint=error.hint) from None
