@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
+    from evenbeat.core.deploys import DeployPlan, DeployResult, FieldChange, PlanEntry, RefusedChange
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
         FailureGroup,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         TriggerTick,
     )
     from evenbeat.core.limits import LimitValue, RunLimit
+    from evenbeat.core.moves import MoveResult, ScheduleOfTask
     from evenbeat.core.results import (
         BulkResult,
         ChangedItem,
@@ -114,6 +116,8 @@ __all__ = [
     "Cron",
     "DamagedSchedule",
     "Delivery",
+    "DeployPlan",
+    "DeployResult",
     "DocumentLockLost",
     "EvenbeatError",
     "Event",
@@ -121,6 +125,7 @@ __all__ = [
     "Fact",
     "FailureGroup",
     "FailureReport",
+    "FieldChange",
     "FigurePoint",
     "FigureSeries",
     "Figures",
@@ -138,10 +143,12 @@ __all__ = [
     "LockLost",
     "LogLine",
     "MaintenanceWindow",
+    "MoveResult",
     "NamedFigures",
     "NewToken",
     "NodeView",
     "Percentiles",
+    "PlanEntry",
     "QuarantineNote",
     "QueueStats",
     "QuietWindow",
@@ -149,6 +156,7 @@ __all__ = [
     "QuotaExceeded",
     "QuotaNotFound",
     "RecentRun",
+    "RefusedChange",
     "RefusedItem",
     "ResumePreview",
     "Retry",
@@ -170,6 +178,7 @@ __all__ = [
     "ScheduleConflict",
     "ScheduleExists",
     "ScheduleNotFound",
+    "ScheduleOfTask",
     "ScheduleStats",
     "ScheduleTimeline",
     "ScheduleTooNew",
@@ -223,6 +232,7 @@ _MODULES = {
         "QuarantineNote",
     ),
     "evenbeat.core.cells": ("HeatCell", "HeatMap", "ScheduleTimeline", "TimelineCell", "TimelineLane"),
+    "evenbeat.core.deploys": ("DeployPlan", "DeployResult", "FieldChange", "PlanEntry", "RefusedChange"),
     "evenbeat.core.explanations": ("Account", "Fact", "Why"),
     "evenbeat.core.forecasts": (
         "Forecast",
@@ -234,6 +244,7 @@ _MODULES = {
         "TriggerTick",
     ),
     "evenbeat.core.limits": ("LimitValue", "RunLimit"),
+    "evenbeat.core.moves": ("MoveResult", "ScheduleOfTask"),
     "evenbeat.core.results": (
         "BulkResult",
         "ChangedItem",

@@ -43,7 +43,7 @@ class Root(Reporting, LazyGroup):
         },
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
-            "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry and cancel runs."),
+            "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry, cancel and move runs."),
             "plan": Lazy(
                 "evenbeat.cli.commands.plan", "Show what a deploy would change about the schedules."
             ),

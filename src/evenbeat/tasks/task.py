@@ -152,7 +152,10 @@ class Task(Generic[P, R]):
         return self._conversion.write(payload)
 
     def fits(self, payload: str) -> None:
-        """Raise ``InvalidValue`` or ``Unfit`` if a stored payload can't be given to the function."""
+        """Raise ``InvalidValue`` if a stored payload can't be given to the function.
+
+        For workers and schedulers.
+        """
         value = from_json(payload)
         self.check({} if value is None else value)
         self._conversion.read(payload)
