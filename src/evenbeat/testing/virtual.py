@@ -88,6 +88,10 @@ class VirtualScheduler:
         self.tenant = app.tenant
         self.tasks = app.tasks
         self.task = app.task
+        self.declare = app.declare
+        self.declare_file = app.declare_file
+        self.plan = app.plan
+        self.apply = app.apply
         self.runs = app.runs
         self.audit = app.audit
         self.alerts = app.alerts
