@@ -8,6 +8,7 @@ import { isSchedule, useData } from "../../live/data";
 import { Button } from "../../parts/button";
 import { ActionDialog } from "../../parts/dialog";
 import { Empty } from "../../parts/empty";
+import { CheckField } from "../../parts/field";
 import { Loaded } from "../../parts/load";
 import { notify } from "../../parts/notice";
 import { Page, Section } from "../../parts/page";
@@ -45,12 +46,8 @@ export function PlanPage(_: PageProps) {
         <div class="stack">
           <p>The schedules that the code of the server's app and its file declare, compared with the stored ones. Nodes that start with this code add and change them, too; only an apply removes any.</p>
           <div class="row">
-            <label class="check">
-              <input type="checkbox" checked={prune} onChange={(event) => setPrune(event.currentTarget.checked)} /> Remove what is not declared any more
-            </label>
-            <label class="check">
-              <input type="checkbox" checked={adopt} onChange={(event) => setAdopt(event.currentTarget.checked)} /> Take over what was made by hand
-            </label>
+            <CheckField label="Remove what is not declared any more" checked={prune} onCheck={setPrune} />
+            <CheckField label="Take over what was made by hand" checked={adopt} onCheck={setAdopt} />
           </div>
           <Loaded data={data}>{(plan) => <Summary plan={plan} />}</Loaded>
         </div>
