@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
+    from evenbeat.core.deploys import DeployPlan, DeployResult, FieldChange, PlanEntry, RefusedChange
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
         FailureGroup,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         TriggerTick,
     )
     from evenbeat.core.limits import LimitValue, RunLimit
+    from evenbeat.core.moves import MoveResult, ScheduleOfTask
     from evenbeat.core.results import (
         BulkResult,
         ChangedItem,
@@ -122,6 +124,8 @@ __all__ = [
     "Cron",
     "DamagedSchedule",
     "Delivery",
+    "DeployPlan",
+    "DeployResult",
     "DocumentLockLost",
     "EvenbeatError",
     "Event",
@@ -129,6 +133,7 @@ __all__ = [
     "Fact",
     "FailureGroup",
     "FailureReport",
+    "FieldChange",
     "FigurePoint",
     "FigureSeries",
     "Figures",
@@ -146,10 +151,12 @@ __all__ = [
     "LockLost",
     "LogLine",
     "MaintenanceWindow",
+    "MoveResult",
     "NamedFigures",
     "NewToken",
     "NodeView",
     "Percentiles",
+    "PlanEntry",
     "QuarantineNote",
     "QueueStats",
     "QuietWindow",
@@ -157,6 +164,7 @@ __all__ = [
     "QuotaExceeded",
     "QuotaNotFound",
     "RecentRun",
+    "RefusedChange",
     "RefusedItem",
     "ResumePreview",
     "Retry",
@@ -178,6 +186,7 @@ __all__ = [
     "ScheduleConflict",
     "ScheduleExists",
     "ScheduleNotFound",
+    "ScheduleOfTask",
     "ScheduleStats",
     "ScheduleTimeline",
     "ScheduleTooNew",
@@ -231,6 +240,7 @@ _MODULES = {
         "QuarantineNote",
     ),
     "evenbeat.core.cells": ("HeatCell", "HeatMap", "ScheduleTimeline", "TimelineCell", "TimelineLane"),
+    "evenbeat.core.deploys": ("DeployPlan", "DeployResult", "FieldChange", "PlanEntry", "RefusedChange"),
     "evenbeat.core.explanations": ("Account", "Fact", "Why"),
     "evenbeat.core.forecasts": (
         "Forecast",
@@ -243,6 +253,7 @@ _MODULES = {
     ),
     "evenbeat.core.backfills": ("Backfill", "BackfillPlan", "BackfillTick"),
     "evenbeat.core.limits": ("LimitValue", "RunLimit"),
+    "evenbeat.core.moves": ("MoveResult", "ScheduleOfTask"),
     "evenbeat.core.results": (
         "BulkResult",
         "ChangedItem",

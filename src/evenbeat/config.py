@@ -1,7 +1,8 @@
 """Settings. A flag overrides a variable, a variable overrides evenbeat.toml, and evenbeat.toml overrides
 [tool.evenbeat] of pyproject.toml.
 
-The files may also declare alert channels and rules, in the tables alerts.channels.NAME and alerts.rules.NAME.
+The files may also declare alert channels and rules, in the tables alerts.channels.NAME and alerts.rules.NAME,
+and schedules, in the tables schedules.NAME.
 
 The files are those of the first folder, from the working directory upwards, that has one of them. A relative
 path in a file starts at the file's folder, so that every command finds the same file, wherever it is called.
@@ -23,11 +24,13 @@ from evenbeat.core.durations import write_duration
 from evenbeat.core.option import Option
 from evenbeat.core.options import SETTINGS
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.schedule_files import DeclaredSchedule, ScheduleFile, declared_schedules, read_schedule_file
 from evenbeat.stores.urls import without_password
+from evenbeat.toml_lines import heading_line, key_line
 
 _PREFIX = "EVENBEAT_"
 _OWN_FILE, _PROJECT_FILE = "evenbeat.toml", "pyproject.toml"
-_ALERTS = "alerts"
+_ALERTS, _SCHEDULES = "alerts", "schedules"
 _RELATIVE_SQLITE = re.compile(r"sqlite:///(?![/~])")
 
 OriginKind: TypeAlias = Literal["flag", "variable", "file", "app", "default"]
@@ -84,12 +87,26 @@ class Settings(Mapping[str, Any]):
         settings: Mapping[str, Setting],
         warnings: tuple[str, ...] = (),
         alerts: tuple[DeclaredAlert, ...] = (),
+        schedules: tuple[DeclaredSchedule, ...] = (),
     ) -> None:
         self._settings = dict(settings)
         self.warnings = warnings
         """Variables that look like a mistake and are ignored."""
         self.alerts = alerts
         """The alert channels and rules that files declare."""
+        self.schedules = schedules
+        """The schedules that files declare. Those of the setting ``schedules_file`` are not among them."""
+
+    def schedule_file(self) -> ScheduleFile | None:
+        """Return the schedules that the settings declare, in their own tables or in ``schedules_file``, which
+        overrides them; None if they declare none."""
+        path = self["schedules_file"]
+        if path is None:
+            return ScheduleFile(schedules=self.schedules, source=None) if self.schedules else None
+        found = read_schedule_file(path)
+        keys = {each.key for each in found.schedules}
+        others = tuple(each for each in self.schedules if each.key not in keys)
+        return ScheduleFile(schedules=(*others, *found.schedules), source=found.source)
 
     def __getitem__(self, name: str) -> Any:
         return self._settings[name].value
@@ -133,6 +150,7 @@ def read_settings(
         },
         tuple(_unknown_variables(environment)),
         tuple(_declared_alerts(files)),
+        tuple(_declared_schedules(files)),
     )
 
 
@@ -193,7 +211,7 @@ class _File(NamedTuple):
         """Return the place of a value, or of a table, by its keys."""
         name = self.prefix + ".".join(keys)
         table = (self.prefix + ".".join(keys[:-1])).removesuffix(".")
-        line = _line(self.text, table, keys[-1]) or _heading_line(self.text, name)
+        line = key_line(self.text, table, keys[-1]) or heading_line(self.text, name)
         return Origin("file", name, self.path, line)
 
 
@@ -228,11 +246,11 @@ def _read_file(file: Path, here: Path) -> _File:
 
 def _from_file(file: _File) -> Iterator[Setting]:
     for key, value in file.table.items():
-        if key == _ALERTS:
+        if key in (_ALERTS, _SCHEDULES):
             continue
         origin = file.origin(key)
         if key not in SETTINGS:
-            raise _unknown_key(origin, key, (*SETTINGS, _ALERTS), "a setting")
+            raise _unknown_key(origin, key, (*SETTINGS, _ALERTS, _SCHEDULES), "a setting")
         setting = _read(key, value, origin)
         is_here = file.path.parent == file.here
         yield setting if is_here else setting._replace(value=_anchored(setting, file.path.parent))
@@ -294,6 +312,16 @@ def _unknown_key(origin: Origin, key: str, known: tuple[str, ...], what: str) ->
     return InvalidValue(f"{origin} is not {what}{near}", field=key, value=key, hint=hint)
 
 
+def _declared_schedules(files: list[_File]) -> Iterator[DeclaredSchedule]:
+    """Yield the schedules that the files declare; of the same tenant and name, the last one."""
+    found: dict[tuple[str, str], DeclaredSchedule] = {}
+    for file in files:
+        tables = file.table.get(_SCHEDULES, {})
+        for each in declared_schedules(tables, lambda *keys, file=file: str(file.origin(_SCHEDULES, *keys))):
+            found[each.key] = each
+    return iter(found.values())
+
+
 # -- paths and lines ---------------------------------------------------------------------------------------
 
 
@@ -301,29 +329,11 @@ def _anchored(setting: Setting, folder: Path) -> Any:
     """Return the value with a relative path joined to ``folder``, in which its file lies."""
     if setting.name == "store" and _RELATIVE_SQLITE.match(setting.value):
         return f"sqlite:///{folder.as_posix()}/{setting.value.removeprefix('sqlite:///')}"
+    if setting.name == "schedules_file":
+        return str(folder / setting.value)
     if setting.name == "app" and re.search(r"\.py(:|$)", setting.value):
         return str(folder / setting.value)
     return setting.value
-
-
-def _line(text: str, table: str, key: str) -> int | None:
-    """Return the line of a key that is written in the usual way: bare, under the heading of its table."""
-    current = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if heading := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = heading[1].replace('"', "")
-        elif current == table and re.match(rf"\s*{re.escape(key)}\s*=", line):
-            return number
-    return None
-
-
-def _heading_line(text: str, table: str) -> int | None:
-    """Return the line of the heading of a table."""
-    for number, line in enumerate(text.splitlines(), 1):
-        heading = re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line)
-        if heading is not None and heading[1].replace('"', "") == table:
-            return number
-    return None
 
 
 def _did_you_mean(word: str, known: Mapping[str, object] | list[str]) -> str:
@@ -396,6 +406,7 @@ def _read_store(name: str, value: Any) -> str:
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "app": _read_app,
     "store": _read_store,
+    "schedules_file": _read_text,
     "health_host": _read_text,
 }
 """Of settings that no Python call takes as an option."""

@@ -25,6 +25,7 @@ from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.self_check import latest_check
 from evenbeat.observe.backlogs import LONG_WAIT
 from evenbeat.observe.limit_usage import LimitUsage
+from evenbeat.observe.missing_tasks import missing_tasks
 from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.limits import LIMIT, OWNER
@@ -76,6 +77,7 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         *_from_memory(alive, now),
         *(unread or [_overdue(rows, now)]),
         _waiting(store, alive, now, limits),
+        *_tasks(alive, rows),
         *_limits(store, alive, now, limits),
         _expired(store, now),
         *_self_check(store, alive, now),
@@ -238,6 +240,31 @@ def _waiting(store: Store, alive: list[LiveNode], now: Instant, limits: LimitUsa
         hint="start a node that has these tasks and queues: evenbeat run",
         details=_some(details),
     )
+
+
+def _tasks(alive: list[LiveNode], rows: list[ScheduleRecord]) -> list[Finding]:
+    """Return a finding if schedules have a task that no live node has; else nothing."""
+    missing = missing_tasks(rows, [node.taker for node in alive if node.worker])
+    if not missing:
+        return []
+    details = []
+    for each in missing:
+        near = "" if each.near is None else f"; did you mean {each.near}?"
+        names = ", ".join(row.name for row in each.schedules[:_SOME])
+        more = f" and {len(each.schedules) - _SOME:,} more" if len(each.schedules) > _SOME else ""
+        details.append(f"{each.task}, of {names}{more}{near}")
+    number = sum(len(each.schedules) for each in missing)
+    finding = Finding(
+        check="tasks",
+        level="warn",
+        facts={"tasks": [{"task": e.task, "schedules": [r.name for r in e.schedules]} for e in missing]},
+        message=f"{count(number, 'schedule has', 'schedules have')} a task that no live node has",
+        hint="renamed: evenbeat schedules update NAME --task NEW, and "
+        "evenbeat runs move --task OLD --to NEW; removed: evenbeat schedules delete NAME, or "
+        "evenbeat apply --prune",
+        details=_some(details),
+    )
+    return [finding]
 
 
 def _is_limited(run: RunRecord, alive: list[LiveNode], limits: LimitUsage | None) -> bool:

@@ -18,6 +18,7 @@ QUICK = {
         "test_changes_have_the_csrf_token_and_are_refused_without",
     },
     "test_now": {"test_runs_appear_in_the_feed_while_they_happen"},
+    "test_plan": {"test_the_plan_is_shown_and_applied"},
     "test_runs": {
         "test_open_a_failing_run_read_the_traceback_retry_and_see_it_succeed",
         "test_retry_a_group_of_failures",

@@ -17,7 +17,7 @@ REFUSED = "the server responded with a status of 401"
 
 ACTIONS = re.compile(
     r"^(Pause|Resume|Run|Retry|Cancel|Delete|Edit|Move|New|Create|Mute|Unmute|Test|End|Remove|Revoke"
-    r"|Check the store|Repair|Spread|Reset|Save|Back to|Set|Change|Purge|Drop|Look for)\b"
+    r"|Check the store|Repair|Spread|Reset|Save|Back to|Set|Change|Purge|Drop|Look for|Apply|Move the runs)\b"
 )
 """The first words on buttons and links that change something, or lead to a form that does."""
 

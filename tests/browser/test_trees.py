@@ -57,6 +57,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "queues": (("queues",), {}),
     "backfills": (("backfills",), {}),
     "limits": (("limits",), {}),
+    "plan": (("plan",), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
     "order": (("order",), {}),

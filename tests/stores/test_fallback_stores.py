@@ -103,7 +103,8 @@ def test_ticks_go_on_while_the_table_of_schedules_is_gone(place: Place, clock: V
     go(90)
     with place.hidden():
         go(180)
-        assert fallback.since is not None
+        began = fallback.since
+        assert began is not None
         (finding,) = [each for each in diagnose(store, clock.now) if each.check == "schedules"]
         assert finding.level == "fail"
         assert finding.message.startswith("the schedules can't be read: ")

@@ -270,11 +270,13 @@ class TestModes:
         row = changes.declare(replace(BEAT, managed_by="code"), 0, None)
         assert row is not None
         made = row.schedule
-        assert may_delete_row(made)
-        assert not may_delete_row(replace(made, state="paused"))
-        assert not may_delete_row(replace(made, managed_by="api"))
-        assert not may_delete_row(replace(made, queue="slow"))
-        assert not may_delete_row(replace(made, damage="?"))
+        assert may_delete_row(made, "code")
+        assert not may_delete_row(replace(made, state="paused"), "code")
+        assert not may_delete_row(replace(made, managed_by="api"), "code")
+        assert not may_delete_row(replace(made, queue="slow"), "code")
+        assert not may_delete_row(replace(made, damage="?"), "code")
+        assert not may_delete_row(replace(made, managed_by="code:billing"), "code")
+        assert not may_delete_row(replace(made, managed_by="file"), "code")
 
 
 class TestApp:

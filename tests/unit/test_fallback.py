@@ -15,6 +15,7 @@ from evenbeat.node.fallback import AFTER, Fallback
 from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Event, Events
 from evenbeat.rules import changes
+from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Fired, Page, PlanFunction, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
@@ -92,7 +93,7 @@ def store(clock: VirtualClock) -> Locked:
 
 def add(store: Locked, **fields: Any) -> ScheduleRecord:
     made = changes.create(replace(BEAT, **fields), store.now()).schedule
-    assert store.put_schedules([Write(changes.Planned(made), None)])[0].accepted
+    assert store.put_schedules([Write(Planned(made), None)])[0].accepted
     return made
 
 

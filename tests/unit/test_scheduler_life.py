@@ -302,14 +302,14 @@ def test_the_kind_of_node_is_another_one_only_while_the_store_is(app: Scheduler,
 def test_two_who_start_at_once_start_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     app = Scheduler("memory://")
     opened, go = threading.Event(), threading.Event()
-    before = Declarations.declare_tasks
+    before = Declarations.declare_all
 
     def slow(declarations: Declarations, tasks: Tasks, settings: NodeSettings) -> Declared:
         opened.set()
         assert go.wait(30)
         return before(declarations, tasks, settings)
 
-    monkeypatch.setattr(Declarations, "declare_tasks", slow)
+    monkeypatch.setattr(Declarations, "declare_all", slow)
     refused: list[Exception] = []
 
     def start() -> None:

@@ -332,7 +332,7 @@ test("reasons of the ledger agree with the number of ticks", () => {
 test("the words of the head agree with those of the list", () => {
   assert.equal(endedText(1_200, 4), "1,200, 4 of them failed");
   assert.equal(endedText(6, 0), "6, none failed");
-  assert.deepEqual(["api", "code"].map(managedByText), ["API, command or page", "code"]);
+  assert.deepEqual(["api", "code"].map((each) => managedByText(each)), ["API, command or page", "code"]);
   assert.deepEqual(["local", "carla"].map(actorText), ["a user without a login", "carla"]);
 });
 

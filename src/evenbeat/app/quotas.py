@@ -67,8 +67,8 @@ class Quotas:
                 raise QuotaExceeded(tenant, "queued_runs", quota.queued_runs, used, number)
             self._queued[tenant] += number
 
-    def admit_schedule(self, tenant: str) -> None:
-        """Refuse another schedule of a tenant by ``QuotaExceeded`` if it would be one too many.
+    def admit_schedule(self, tenant: str, number: int = 1) -> None:
+        """Refuse another schedule of a tenant, or so many, by ``QuotaExceeded`` if they would be too many.
 
         Counts the tenant's schedules each time: they are seldom added.
         """
@@ -76,8 +76,8 @@ class Quotas:
         if quota is None or quota.schedules is None:
             return
         used = sum(counts.schedules for counts in self._session.store().count_tenants(tenant))
-        if used >= quota.schedules:
-            raise QuotaExceeded(tenant, "schedules", quota.schedules, used)
+        if used + number > quota.schedules:
+            raise QuotaExceeded(tenant, "schedules", quota.schedules, used, number)
 
     def _of(self, tenant: str) -> Quota | None:
         # Within a caller's transaction the store may not be open yet: such a run is not counted.

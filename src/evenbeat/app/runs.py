@@ -13,6 +13,7 @@ from evenbeat.app.bulk import MOST_AT_ONCE, Answers, act_on_all
 from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
+from evenbeat.app.run_moves import RunMoves
 from evenbeat.app.session import AppSession, apause, clock_of, pause, virtual_time
 from evenbeat.app.unique_runs import UniqueRuns, retry_token
 from evenbeat.core.audits import AuditEntry
@@ -21,6 +22,7 @@ from evenbeat.core.checks import check_one_of
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.explanations import Why
 from evenbeat.core.instants import Moment, read_period
+from evenbeat.core.moves import MoveResult
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, ChangedItem, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
@@ -225,6 +227,28 @@ class Runs:
             query = replace(query, states=("queued", "running"))
         return self._each(query, limit, None if dry_run else self._cancel_page)
 
+    def move(
+        self,
+        task: Task[..., Any] | str,
+        to: Task[..., Any] | str,
+        *,
+        queue: str | None = None,
+        tenant: str | None = None,
+        all_tenants: bool = False,
+        limit: int = MOST_AT_ONCE,
+        dry_run: bool = False,
+    ) -> MoveResult:
+        """Make the queued runs of a task, the newest first, up to ``limit``, runs of another task.
+
+        For a task that was renamed. Running runs stay as they are. Each run is moved once, and keeps its
+        place in the queue, its payload and its attempts. A run that can't be moved stays as it is, and the
+        result names it. The result also names schedules that still have the old task. ``dry_run`` only
+        counts.
+        """
+        moves = RunMoves(self._session, task, to)
+        query = self._query(queue=queue, tenant=tenant, all_tenants=all_tenants)
+        return moves.run(query, limit, self._pages, self._whole, dry_run=dry_run)
+
     def why_waiting(self, id: str, *, tenant: str | None = None) -> RunWait | None:
         """Return why a queued run has not started yet; None if it is not queued."""
         waiting = why_it_waits(self._session.store(), self._record(id, tenant))
@@ -280,6 +304,7 @@ class Runs:
     aretry = twin(retry)
     aretry_all = twin(retry_all)
     acancel_all = twin(cancel_all)
+    amove = twin(move)
     awhy_waiting = twin(why_waiting)
     awhy = twin(why)
     alogs = twin(logs)

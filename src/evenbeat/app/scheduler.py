@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 from evenbeat.app.declarations import Declarations
+from evenbeat.app.deploy_calls import DeployCalls
 from evenbeat.app.forecast_calls import ForecastCalls
 from evenbeat.app.hook_calls import HookCalls
 from evenbeat.app.locks import Lock
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
     from evenbeat.alerts.service import AlertService
 
 
-class Scheduler(TaskCalls, HookCalls, ReportCalls, ForecastCalls):
+class Scheduler(TaskCalls, HookCalls, ReportCalls, ForecastCalls, DeployCalls):
     """Cron, interval and one-shot jobs on a database, each tick exactly once.
 
     ``store`` is a URL (``sqlite:///evenbeat.db``, ``memory://``) or a store; without one it is what
     EVENBEAT_STORE or the project's configuration says, else ``sqlite:///evenbeat.db``. Nothing is opened
     before it is needed.
+
+    ``source`` is a label of the app, under which the schedules of its code are managed. ``apply`` with
+    ``prune`` needs one: several apps may share a database.
     """
 
     def lock(
@@ -114,8 +118,9 @@ class Scheduler(TaskCalls, HookCalls, ReportCalls, ForecastCalls):
         self._lifecycle.hurry()
 
     def declare_tasks(self) -> None:
-        """Declare the schedules of decorated tasks. A node does so when it starts."""
-        self._declarations.declare_tasks(self._tasks, self.node_settings())
+        """Declare the schedules of decorated tasks, of ``declare`` and of files. A node does so when it
+        starts."""
+        self._declarations.declare_all(self._tasks, self.node_settings())
 
     def close(self) -> None:
         """Close the store; the next call opens it again."""

@@ -9,6 +9,8 @@ from evenbeat.app.attention import AttentionReader
 from evenbeat.app.audit import Audit
 from evenbeat.app.backfills import Backfills
 from evenbeat.app.declarations import Declarations, Declared
+from evenbeat.app.declared_schedules import DeclaredSchedules
+from evenbeat.app.deploying import Deployments
 from evenbeat.app.enqueueing import Enqueuer
 from evenbeat.app.figures import FigureReader
 from evenbeat.app.lifecycle import Lifecycle
@@ -38,7 +40,12 @@ class SchedulerParts:
     """The base of the classes that ``Scheduler`` consists of. Each has the calls about one concept."""
 
     def __init__(
-        self, store: str | Store | None = None, *, tenant: str = "default", **options: Unpack[NodeOptions]
+        self,
+        store: str | Store | None = None,
+        *,
+        tenant: str = "default",
+        source: str = "",
+        **options: Unpack[NodeOptions],
     ) -> None:
         if store is None:
             store = default_store()
@@ -56,7 +63,10 @@ class SchedulerParts:
         quotas = Quotas(self._session)
         self._enqueuer = Enqueuer(self._session, quotas)
         rows = ScheduleRows(self._session, quotas)
-        self._declarations = Declarations(rows)
+        mode = options.get("schedule_mode", "durable")
+        self._declared = DeclaredSchedules(self._session, source, mode)
+        self._declarations = Declarations(rows, self._declared)
+        self._deployments = Deployments(rows, self._declared)
         self.alerts = Alerts(self._session, lambda: self.node is not None)
         self._lifecycle = Lifecycle(self._session, self._declare, options)
         self.schedules = Schedules(self._session, rows, self._declarations)
@@ -74,7 +84,7 @@ class SchedulerParts:
 
     def _declare(self, settings: NodeSettings) -> Declared:
         """Declare what the code and the files declare. A node does so when it starts."""
-        declared = self._declarations.declare_tasks(self._tasks, settings)
+        declared = self._declarations.declare_all(self._tasks, settings)
         self.alerts.declare()
         return declared
 

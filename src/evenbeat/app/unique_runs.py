@@ -49,7 +49,20 @@ class UniqueRuns:
         """
         while True:
             began = self._clock()
-            self._take_for_retry(run)
+            self._take(run, Holder(run.id, run.attempt), "of the same key")
+            if self._clock() - began <= WRITTEN_WITHIN:
+                return
+
+    def take_for_move(self, run: RunRecord, task: str) -> None:
+        """Take the key that a queued run has under another task; ``RunRefused`` if another run holds it.
+
+        Call this right before the transition that moves the run, with ``move_token``. If the process dies in
+        between, whoever needs the key next moves the run.
+        """
+        there = replace(run, task=task)
+        while True:
+            began = self._clock()
+            self._take(there, Holder(run.id, moved=run.attempt), f"of task {task} with the same key")
             if self._clock() - began <= WRITTEN_WITHIN:
                 return
 
@@ -89,16 +102,17 @@ class UniqueRuns:
                 self._help(verdict, run, record, found)
             record, found = self._read(run)
 
-    def _take_for_retry(self, run: RunRecord) -> None:
-        mine = Holder(run.id, run.attempt)
+    def _take(self, run: RunRecord, mine: Holder, other: str) -> None:
+        """Write the record of the run's key, unless another run holds it."""
         while True:
             record, found = self._read(run)
             holder = None if record is None else holder_of(record)
             now = self._store.now()
             verdict = decide(record, found, now)
-            if verdict == "expire":
+            is_mine = holder is not None and holder.run == run.id
+            if verdict == "expire" or (verdict == "move" and not is_mine):
                 self._help(verdict, run, record, found)
-            elif verdict == "take" or (holder is not None and holder.run == run.id):
+            elif verdict == "take" or is_mine:
                 # Also if it names this retry already: whoever deletes old records must find a new version.
                 taken = held_by(run, mine, record, now)
                 if self._store.put_record(taken, None if record is None else record.version):
@@ -106,7 +120,7 @@ class UniqueRuns:
             else:
                 assert holder is not None
                 raise RunRefused(
-                    f"run {run.id} is unique ({run.unique_key}), and run {holder.run} of the same key is "
+                    f"run {run.id} is unique ({run.unique_key}), and run {holder.run} {other} is "
                     "active; wait for its end, or cancel it",
                     subject=run.id,
                 )
@@ -123,6 +137,10 @@ class UniqueRuns:
         assert found is not None
         if verdict == "expire":
             transition = attempts.expired(found, now, uuid4().hex)
+        elif verdict == "move":
+            moved = attempts.moved(found, run.task, move_token(found, run.task))
+            assert moved is not None
+            transition = moved
         else:
             retried = attempts.retried(found, retry_token(found))
             assert retried is not None
@@ -151,6 +169,11 @@ def retry_token(run: RunRecord) -> str:
     """Return the token of the retry of a unique run, the same for all that apply it: the store recognises
     the repetition."""
     return f"retry.{run.id}.{run.attempt}"
+
+
+def move_token(run: RunRecord, task: str) -> str:
+    """Return the token of the move of a run to a task, the same for all that apply it."""
+    return f"move.{run.id}.{run.attempt}.{task}"
 
 
 _MOST_IDS = 1_000

@@ -28,6 +28,8 @@ class ExitCode(IntEnum):
     """The command failed, or it found a problem."""
     REFUSED = 2
     """The command or a value was not valid; nothing was done."""
+    CHANGES = 3
+    """``plan``: there is something to apply, or a conflict. Not 2, which a wrong value has."""
     INTERRUPTED = 130
     """Ctrl-C interrupted it. As shells report it: 128 + the number of the signal."""
     PIPE_CLOSED = 141

@@ -43,8 +43,15 @@ class Root(Reporting, LazyGroup):
         },
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
-            "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry and cancel runs."),
+            "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry, cancel and move runs."),
             "backfills": Lazy("evenbeat.cli.commands.backfills", "List, show and cancel backfills."),
+            "plan": Lazy(
+                "evenbeat.cli.commands.plan", "Show what a deploy would change about the schedules."
+            ),
+            "apply": Lazy(
+                "evenbeat.cli.commands.apply",
+                "Make the schedules what the code and a file declare, in one step.",
+            ),
             "audit": Lazy(
                 "evenbeat.cli.commands.audit",
                 "Show who changed which schedule or run, and how it was before.",

@@ -19,8 +19,8 @@ schedule_filter_options = added(
     click.option("--tag", metavar="TAG", shell_complete=complete_tag, help="Only schedules with this tag."),
     click.option(
         "--managed-by",
-        type=click.Choice(["code", "api"]),
-        help="Only schedules of tasks in the code, or only the others.",
+        type=click.Choice(["code", "file", "api"]),
+        help="Only schedules that the code declares, or a file, or only the others.",
     ),
     click.option(
         "--failing/--not-failing",

@@ -33,6 +33,7 @@ def schedule_table(
             Column("trigger", [row.trigger for row in rows], drop=1, wraps=16),
             Column("task", [row.task for row in rows], drop=4),
             Column("tags", [", ".join(row.tags) for row in rows], drop=5, wraps=16),
+            Column("by hand", [("edited", "magenta") if row.edited else "" for row in rows], drop=6),
             Column("last run", [last_result(each, local) for each in stats] or [""] * len(rows), drop=2),
         ]
     )

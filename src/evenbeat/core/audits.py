@@ -33,6 +33,7 @@ AuditAction: TypeAlias = Literal[
     "delete",
     "cancel",
     "retry",
+    "move",
     "enqueue",
     "repair",
     "create",

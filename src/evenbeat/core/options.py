@@ -309,6 +309,11 @@ SETTINGS: Options = {
             default=_SCHEDULES.tenant,
             help="The tenant whose schedules and runs are meant.",
         ),
+        Option(
+            name="schedules_file",
+            kind="text",
+            help="A TOML file that declares schedules, in tables `schedules.NAME`.",
+        ),
     ),
     **NODE,
     **_by_name(

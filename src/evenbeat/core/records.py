@@ -306,6 +306,9 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: str | msgspec.UnsetType | None = msgspec.UNSET
     error: str | msgspec.UnsetType | None = msgspec.UNSET
     earlier: str | msgspec.UnsetType = msgspec.UNSET
+    task: str | msgspec.UnsetType = msgspec.UNSET
+    """Only of a queued run that stays queued: it becomes a run of this task. Its cohort is removed, since
+    cohorts depend on the task: the next claim gives it another one."""
     lease_ended: bool = False
     """Applied only if the lease has expired by the store's clock: a heartbeat in between keeps the run."""
     renews: bool = False

@@ -81,6 +81,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     max_crashes: int
     expires: timedelta | None
     managed_by: str
+    """``code`` or ``file`` if one of these declares it; else ``api``."""
+    source: str
+    """The label of the app or file that declares it; empty if it has none."""
     pause_note: str
     paused_until: datetime | None
     paused_by: str

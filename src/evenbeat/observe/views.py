@@ -29,6 +29,7 @@ from evenbeat.observe.trigger_explanations import trigger_words
 from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
 from evenbeat.rules.firing import catching_up, is_waiting
+from evenbeat.rules.ownership import kind_of, source_of
 from evenbeat.rules.ticks import next_start, spread_delay
 from evenbeat.rules.waiting import Waiting
 from evenbeat.stores.base import QueueCounts
@@ -85,7 +86,8 @@ def schedule_view(
         spread=_span(schedule.spread),
         spread_delay=_span(spread_delay(schedule)),
         **_execution_options(schedule.execution),
-        managed_by=schedule.managed_by,
+        managed_by=kind_of(schedule.managed_by),
+        source=source_of(schedule.managed_by),
         pause_note=schedule.pause_note,
         paused_until=_moment(schedule.paused_until),
         paused_by=schedule.paused_by,

@@ -246,6 +246,16 @@ def backoff(run: RunRecord, failures: int) -> int:
     return wait - wait * (int.from_bytes(digest, "big") % 1000) // 10_000
 
 
+def moved(run: RunRecord, task: str, token: str) -> Transition | None:
+    """Make a queued run one of another task; None if it is not queued, or has that task already.
+
+    Its place in the queue, its payload and its earlier attempts stay. A worker that claims it meanwhile wins.
+    """
+    if run.state != "queued" or run.task == task:
+        return None
+    return Transition(run=run.id, attempt=run.attempt, expect=("queued",), token=token, task=task)
+
+
 def ended_attempts(run: RunRecord) -> tuple[AttemptRecord, ...]:
     """Return the attempts of a run that have ended, the oldest first."""
     last = _final_attempt(run)

@@ -18,6 +18,7 @@ from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.rules.definitions import edits
 from evenbeat.rules.firing import plan
+from evenbeat.rules.ownership import kind_of, may_move
 from evenbeat.rules.ticks import spread_delay, trigger_of
 from evenbeat.triggers import Trigger
 
@@ -78,13 +79,14 @@ def in_memory(wanted: ScheduleRecord, stored: ScheduleRecord | None) -> CodeSche
     return CodeSchedule(row, stored.updated_at + 1)
 
 
-def may_delete_row(stored: ScheduleRecord) -> bool:
-    """Return whether a schedule that was declared with a row, and no longer is, may lose it.
+def may_delete_row(stored: ScheduleRecord, managed_by: str) -> bool:
+    """Return whether a schedule that ``managed_by`` declared with a row, and no longer does, may lose it.
 
     A pause and an edit by hand are somebody's decision: such a row stays, and is fired as it says.
     """
     is_untouched = stored.state in ("active", "finished") and not stored.damage and not edits(stored)
-    return stored.managed_by == "code" and is_untouched
+    is_ours = kind_of(stored.managed_by) == "code" and may_move(stored, managed_by)
+    return is_ours and is_untouched
 
 
 def trigger_in_memory(schedule: ScheduleRecord) -> Trigger:

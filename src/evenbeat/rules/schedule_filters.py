@@ -14,6 +14,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord, ScheduleState, Statistics
+from evenbeat.rules.ownership import kind_of
 
 Key: TypeAlias = tuple[str, str]
 """(tenant, name)."""
@@ -74,7 +75,7 @@ def entry_of(record: ScheduleRecord) -> Entry:
         task=intern(record.task),
         state=cast("ScheduleState", intern(record.state)),
         queue=intern(record.queue),
-        managed_by=intern(record.managed_by),
+        managed_by=intern(kind_of(record.managed_by)),
         trigger=_shared(record.trigger),
         tags=_words(record.tags),
         text=_BETWEEN.join(searched).casefold(),

@@ -34,7 +34,10 @@ WRITTEN_WITHIN = 60.0
 # bits keep the last second of the calendar below 2 ** 53.
 _RANDOM_BITS = 15
 
-Verdict: TypeAlias = Literal["answer", "add", "take", "renew", "expire", "requeue"]
+Verdict: TypeAlias = Literal["answer", "add", "take", "renew", "expire", "requeue", "move"]
+
+# Stands before the attempt in the record of a run that is moved to another task.
+_MOVED = "to:"
 
 
 class Holder(NamedTuple):
@@ -43,6 +46,8 @@ class Holder(NamedTuple):
     run: str
     retried: int | None = None
     """The attempt after which it is retried by hand; None if the record was written to add the run."""
+    moved: int | None = None
+    """The attempt at which a queued run is moved to the task of the record."""
 
 
 def check_unique(unique: object) -> str:
@@ -76,10 +81,13 @@ def record_key(run: RunRecord) -> str:
 
 def holder_of(record: Record) -> Holder | None:
     """Return the run that a record names; None if the record can't be read."""
-    run, _, retried = record.body.partition(" ")
-    if not run or (retried and not retried.isdecimal()):
+    run, _, rest = record.body.partition(" ")
+    number = rest.removeprefix(_MOVED)
+    if not run or (rest and not number.isdecimal()):
         return None
-    return Holder(run, int(retried) if retried else None)
+    if rest.startswith(_MOVED):
+        return Holder(run, moved=int(number))
+    return Holder(run, int(number) if number else None)
 
 
 def held_by(run: RunRecord, holder: Holder, before: Record | None, now: Instant) -> Record:
@@ -89,9 +97,15 @@ def held_by(run: RunRecord, holder: Holder, before: Record | None, now: Instant)
         kind=KIND,
         tenant=run.tenant,
         key=record_key(run),
-        body=holder.run if holder.retried is None else f"{holder.run} {holder.retried}",
+        body=_body(holder),
         version=version if before is None else max(version, before.version + 1),
     )
+
+
+def _body(holder: Holder) -> str:
+    if holder.moved is not None:
+        return f"{holder.run} {_MOVED}{holder.moved}"
+    return holder.run if holder.retried is None else f"{holder.run} {holder.retried}"
 
 
 def decide(record: Record | None, found: RunRecord | None, now: Instant) -> Verdict:
@@ -99,14 +113,16 @@ def decide(record: Record | None, found: RunRecord | None, now: Instant) -> Verd
 
     ``answer``: that run is active. ``add``: add it, with the id of the record. ``take``: nobody holds the
     key; write the record with an id of your own, then add that run. ``renew``: write the record again, as it
-    is. ``expire``: end that run, which waits and has expired. ``requeue``: apply its pending retry. After the
-    last three, read the record again.
+    is. ``expire``: end that run, which waits and has expired. ``requeue``: apply its pending retry. ``move``:
+    move that run, of another task, to the task of this key. After the last four, read the record again.
     """
     holder = None if record is None else holder_of(record)
     if record is None or holder is None:
         return "take"
+    if found is not None and _is_of_another_task(record, found):
+        return "move" if _is_move_pending(holder, found) else "take"
     if found is None:
-        if holder.retried is not None:
+        if holder.retried is not None or holder.moved is not None:
             return "take"  # purged
         age = _age(record, now)
         return "add" if age < ADDED_WITHIN else "renew" if age < GIVEN_UP_AFTER else "take"
@@ -120,6 +136,8 @@ def is_stale(record: Record, found: RunRecord | None, now: Instant) -> bool:
     holder = holder_of(record)
     if holder is None:
         return True
+    if found is not None and _is_of_another_task(record, found):
+        return not _is_move_pending(holder, found) or _age(record, now) >= GIVEN_UP_AFTER
     if found is None or _is_retry_pending(holder, found):
         return _age(record, now) >= GIVEN_UP_AFTER
     return found.state not in ACTIVE_STATES
@@ -128,6 +146,16 @@ def is_stale(record: Record, found: RunRecord | None, now: Instant) -> bool:
 def _is_retry_pending(holder: Holder, found: RunRecord) -> bool:
     """Return whether a record was written to retry a run, and the run is as it was before."""
     return found.state in ("failed", "cancelled") and holder.retried == found.attempt
+
+
+def _is_of_another_task(record: Record, found: RunRecord) -> bool:
+    """Return whether the run has another key than the record: it was moved, or is to be moved."""
+    return found.unique_key is not None and record_key(found) != record.key
+
+
+def _is_move_pending(holder: Holder, found: RunRecord) -> bool:
+    """Return whether a record was written to move a run, and the run is as it was before."""
+    return found.state == "queued" and holder.moved == found.attempt
 
 
 def _age(record: Record, now: Instant) -> int:

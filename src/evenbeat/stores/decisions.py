@@ -99,6 +99,9 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
         fields["finished_at"] = None if finished_at is None else min(finished_at, now)
     if (lease := transition.lease) is not UNSET:
         fields["lease_until"] = None if lease is None else now + lease
+    if (task := transition.task) is not UNSET:
+        fields["task"] = task
+        fields["cohort"] = None
     if transition.renews:
         fields["attempt"] = transition.attempt + 1
     fields["settled"] = transition.token
@@ -214,5 +217,5 @@ def _after(run: RunStatus, fields: dict[str, Any]) -> RunStatus:
         fields.get("attempt", run.attempt),
         fields.get("settled", run.settled),
         fields.get("lease_until", run.lease_until),
-        run.cohort,
+        None if "task" in fields else run.cohort,
     )

@@ -31,6 +31,7 @@ from evenbeat.observe.status_files import NodeStatus, Pauses, forgive
 from evenbeat.processes import begun, forks
 from evenbeat.processes.begun import Begun
 from evenbeat.processes.channel import Channel, storable
+from evenbeat.schedule_files import ScheduleFile
 
 RECYCLE = 75
 """The exit code of a process that wants to be replaced by a fresh one (EX_TEMPFAIL)."""
@@ -50,6 +51,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     options: dict[str, Any] = {}
     alerts: tuple[DeclaredAlert, ...] = ()
     """The alert channels and rules that files declare."""
+    schedules: ScheduleFile | None = None
+    """The schedules that files declare."""
     beat: float = 1.0
     """Seconds between two ``Alive`` messages."""
     stuck: float = 30.0
@@ -134,6 +137,8 @@ class NodeProcess:
                 signal.signal(number, self._on_signal)
             forks.restore_signals({signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler})
             app.alerts.declare_config(self._begin.alerts)
+            if self._begin.schedules is not None:
+                app.declare_file(self._begin.schedules)
             options = self._begin.options
             app.start(ticker=self._begin.ticker, worker=self._begin.worker, name=self._begin.name, **options)
         except Exception as error:

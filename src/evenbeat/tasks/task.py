@@ -154,6 +154,15 @@ class Task(Generic[P, R]):
         self.check(payload)
         return self._conversion.write(payload)
 
+    def fits(self, payload: str) -> None:
+        """Raise ``InvalidValue`` if a stored payload can't be given to the function.
+
+        For workers and schedulers.
+        """
+        value = from_json(payload)
+        self.check({} if value is None else value)
+        self._conversion.read(payload)
+
     def write_result(self, value: object) -> tuple[str, str | None]:
         """Return a result as JSON text, and a sentence about what of it changes, or None. For workers."""
         return self._conversion.write_result(value)

@@ -92,6 +92,10 @@ class VirtualScheduler:
         self.tenant = app.tenant
         self.tasks = app.tasks
         self.task = app.task
+        self.declare = app.declare
+        self.declare_file = app.declare_file
+        self.plan = app.plan
+        self.apply = app.apply
         self.runs = app.runs
         self.audit = app.audit
         self.backfills = app.backfills
@@ -133,6 +137,7 @@ class VirtualScheduler:
             counting=self._counting,
         )
         self._declared: set[str] = set()
+        self._declared_others: set[tuple[str, str]] = set()
         self._travelling = False
         self._upcoming: Instant | None = None
         self._declare()
@@ -199,6 +204,7 @@ class VirtualScheduler:
                 code_only = self._declarations.declare_by_mode(task, self.app.node_settings())
                 if code_only is not None:
                     self._code_ticker.add(code_only)
+        self._declarations.declare_others(self._declared_others)
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now

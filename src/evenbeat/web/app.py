@@ -16,6 +16,7 @@ from evenbeat.web.endpoints import (
     audit,
     backfills,
     cells,
+    deploys,
     doctor,
     events,
     figures,
@@ -37,6 +38,7 @@ from evenbeat.web.state import WebState
 ENDPOINTS = (
     schedules,
     runs,
+    deploys,
     why,
     cells,
     figures,

@@ -49,11 +49,11 @@ def list_of(name: str, item: Any, **more: Any) -> type[msgspec.Struct]:
     return msgspec.defstruct(name, [("items", list[item]), *more.items()], kw_only=True)
 
 
-def bulk_of(name: str, item: Any) -> type[msgspec.Struct]:
-    """Return the struct of a ``BulkResult`` with a sample of such items."""
+def bulk_of(name: str, item: Any, **more: Any) -> type[msgspec.Struct]:
+    """Return the struct of a ``BulkResult`` with a sample of such items; ``more`` adds fields."""
     hints = get_type_hints(BulkResult)
     fields = [(field, _json_type(hints[field])) for field in hints if field != "sample"]
-    return msgspec.defstruct(name, [*fields, ("sample", list[item])], kw_only=True)
+    return msgspec.defstruct(name, [*fields, ("sample", list[item]), *more.items()], kw_only=True)
 
 
 def _json_type(hint: Any) -> Any:

@@ -214,6 +214,12 @@ def _visible(principal: Principal, name: str, value: Any) -> Any:
     return masked({name: plain})[name] if principal.role == "viewer" else plain
 
 
+def option_value(principal: Principal, name: str, value: Any) -> Any:
+    """Return the value of an option as JSON, masked for viewers; as text if its numbers would lose digits."""
+    plain = _visible(principal, name, value)
+    return plain if _is_exact(plain) else encode(plain)
+
+
 def _is_exact(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_exact, value.values()))

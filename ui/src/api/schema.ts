@@ -189,8 +189,8 @@ export interface BulkScheduleFilter {
   task?: string;
   tag?: string;
   queue?: string;
-  /** `code`: schedules of tasks in the code; `api`: the others. */
-  managed_by?: "api" | "code";
+  /** `code`: schedules that the code declares; `file`: those of a file; `api`: the others. */
+  managed_by?: "api" | "code" | "file";
   /** Whether its last run failed. */
   failing?: boolean;
   /** Whether it should have fired more than 30 s ago. */
@@ -229,6 +229,58 @@ export interface ChangedItem {
   id: string;
 }
 
+export interface DeclaredSchedule {
+  /** `0 9 * * mon-fri tz=Europe/Berlin`, `every 10m`. */
+  trigger: string;
+  task: string;
+  payload?: { [key: string]: unknown } | null;
+  tenant?: string;
+  /** RFC 3339, or a duration from now, like 2h. */
+  start_at?: string;
+  /** How many times a failed run is retried. */
+  retries?: number;
+  /** The wait before the first retry; it doubles with each retry. */
+  backoff?: number | string;
+  /** The longest wait before a retry. */
+  max_backoff?: number | string;
+  /** An attempt that takes longer is asked to stop, and fails unless it returns all the same. */
+  timeout?: number | string | null;
+  /** Whether a run is run again or fails when its worker dies. */
+  on_crash?: "fail" | "rerun";
+  /** How many times at most a run is run again after its worker died. */
+  max_crashes?: number;
+  /** A run that waits longer than this after its planned start is cancelled instead of executed. Retries count. */
+  expires?: number | string | null;
+  /** The queue in which a run waits for a worker. */
+  queue?: string;
+  /** Runs with a higher priority start first: 0 to 9, or low (2), normal (5), high (8). */
+  priority?: number | "high" | "low" | "normal";
+  /** What the schedule is for. */
+  description?: string;
+  /** Words by which schedules are found: billing, team:ops. */
+  tags?: string[];
+  /** Which missed ticks run: only the latest, which stands for all of them; all; or none. */
+  catch_up?: "all" | "latest" | "skip";
+  /** Only for catch_up skip: ticks that are at most this late still run. */
+  grace?: number | string;
+  /** Only for catch_up all and skip: at most this many missed ticks run, the newest ones. */
+  catch_up_limit?: number;
+  /** Only for catch_up latest and all: ticks that are later than this do not run. */
+  catch_up_max_age?: number | string | null;
+  /** Only for catch_up all and skip: missed ticks run no faster than this: 10/m. */
+  catch_up_rate?: string | null;
+  /** What a tick does while the last run is active. */
+  overlap?: "allow" | "cancel_running" | "queue" | "queue_all" | "skip";
+  /** How many runs of the schedule may be active at once; further ticks wait. */
+  max_concurrent?: number | null;
+  /** Ticks fire up to this much later, by an amount that depends on the schedule's name alone. */
+  spread?: number | string;
+  /** Create the schedule paused: it waits to be resumed. */
+  paused?: boolean;
+  /** Why the schedule is paused. */
+  note?: string;
+}
+
 export interface Deliveries {
   items: Delivery[];
   cursor: string | null;
@@ -249,6 +301,20 @@ export interface Delivery {
   last_try_at: string | null;
   next_try_at: string | null;
   error: string | null;
+}
+
+export interface DeployPlan {
+  entries: PlanEntry[];
+  unchanged: number;
+  at: string;
+  warnings: ChangeWarning[];
+}
+
+export interface DeployResult {
+  done: PlanEntry[];
+  refused: RefusedChange[];
+  left: PlanEntry[];
+  unchanged: number;
 }
 
 export interface Fact {
@@ -275,6 +341,12 @@ export interface FailureReport {
   count: number;
   more: boolean;
   groups: FailureGroup[];
+}
+
+export interface FieldChange {
+  field: string;
+  before: unknown;
+  after: unknown;
 }
 
 export interface FigurePoint {
@@ -444,6 +516,17 @@ export interface Me {
   default_tenant: string;
   has_session: boolean;
   csrf: string | null;
+}
+
+export interface MoveResult {
+  matched: number;
+  done: number;
+  changed: ChangedItem[];
+  refused: RefusedItem[];
+  more: boolean;
+  sample: Run[];
+  schedules: ScheduleOfTask[];
+  warnings: ChangeWarning[];
 }
 
 /** How long an alert rule is muted. */
@@ -634,6 +717,20 @@ export interface Percentiles {
   p99: number;
 }
 
+export interface PlanEntry {
+  tenant: string;
+  name: string;
+  action: "add" | "change" | "conflict" | "drift" | "orphan" | "remove" | "unchanged";
+  managed_by: string;
+  source: string;
+  changes: FieldChange[];
+  ticks_before: string[];
+  ticks_after: string[];
+  why: string;
+  command: string;
+  token: string;
+}
+
 /** A trigger to explain. */
 export interface Preview {
   /** `0 9 * * mon-fri tz=Europe/Berlin`, `every 10m`. */
@@ -727,6 +824,13 @@ export interface RecentRun {
   duration: number | null;
   /** seconds */
   lateness: number | null;
+}
+
+export interface RefusedChange {
+  tenant: string;
+  name: string;
+  why: string;
+  entry: PlanEntry | null;
 }
 
 export interface RefusedItem {
@@ -942,6 +1046,7 @@ export interface Schedule {
   /** seconds */
   expires: number | null;
   managed_by: string;
+  source: string;
   pause_note: string;
   paused_until: string | null;
   paused_by: string;
@@ -1013,6 +1118,12 @@ export interface ScheduleChanges {
 
 export interface ScheduleHistory {
   items: AuditEntry[];
+}
+
+export interface ScheduleOfTask {
+  tenant: string;
+  name: string;
+  command: string;
 }
 
 export interface ScheduleStats {
@@ -1182,6 +1293,20 @@ export interface TriggerTick {
   note: string | null;
 }
 
+/** What to apply. */
+export interface WantedApply {
+  /** The tokens of the plan that was seen: other changes are refused. */
+  plan?: string[];
+  /** Schedules by name: then only these are compared. */
+  schedules?: { [key: string]: DeclaredSchedule };
+  /** The label under which they are managed. */
+  source?: string;
+  /** Remove schedules that the same source declared once, and does not declare any more. */
+  prune?: boolean;
+  /** Take over schedules that were made by hand, or that another source declares. */
+  adopt?: boolean;
+}
+
 /** A limit to set: at least one of task, queue, tenant and key, and one of concurrency and rate. */
 export interface WantedLimit {
   task?: string | null;
@@ -1195,6 +1320,27 @@ export interface WantedLimit {
   rate?: string | null;
   /** Starts that the rate allows after a quiet time. */
   burst?: number | null;
+}
+
+/** Which queued runs to move, and where. */
+export interface WantedMove {
+  task: string;
+  to: string;
+  queue?: string;
+  dry_run?: boolean;
+  limit?: number;
+}
+
+/** Schedules that a deploy declares. */
+export interface WantedPlan {
+  /** Schedules by name: then only these are compared. */
+  schedules: { [key: string]: DeclaredSchedule };
+  /** The label under which they are managed. */
+  source?: string;
+  /** Remove schedules that the same source declared once, and does not declare any more. */
+  prune?: boolean;
+  /** Take over schedules that were made by hand, or that another source declares. */
+  adopt?: boolean;
 }
 
 /** How to purge a tenant. */
@@ -1422,6 +1568,15 @@ export interface Operations {
     body: undefined;
     answer: undefined;
   };
+  /** Make the schedules what is declared, in one atomic step. */
+  "POST /apply": {
+    query: {
+      tenant?: string;
+      all_tenants?: boolean;
+    };
+    body: WantedApply | undefined;
+    answer: DeployResult;
+  };
   /** List what needs somebody now: late, failing, stuck, missing nodes, quarantined rows, an unsafe store. */
   "GET /attention": {
     query: {
@@ -1439,7 +1594,7 @@ export interface Operations {
       /** A schedule's name, or an id. */
       subject?: string;
       actor?: string;
-      action?: "add" | "backfill" | "cancel" | "create" | "declare" | "delete" | "drop" | "enqueue" | "mute" | "pause" | "purge" | "remove" | "repair" | "reschedule" | "reset" | "resume" | "retry" | "revoke" | "run_now" | "set" | "test" | "unmute" | "update";
+      action?: "add" | "backfill" | "cancel" | "create" | "declare" | "delete" | "drop" | "enqueue" | "move" | "mute" | "pause" | "purge" | "remove" | "repair" | "reschedule" | "reset" | "resume" | "retry" | "revoke" | "run_now" | "set" | "test" | "unmute" | "update";
       /** RFC 3339, or a duration before now, like 2h. */
       since?: string;
       /** RFC 3339, or a duration before now, like 2h. */
@@ -1592,6 +1747,28 @@ export interface Operations {
     body: undefined;
     answer: { [key: string]: unknown };
   };
+  /** Return what a deploy of the server's own app would change: its code, and its file with schedules. */
+  "GET /plan": {
+    query: {
+      tenant?: string;
+      all_tenants?: boolean;
+      /** Remove schedules that the same source declared once, and does not declare any more. */
+      prune?: boolean;
+      /** Take over schedules that were made by hand, or that another source declares. */
+      adopt?: boolean;
+    };
+    body: undefined;
+    answer: DeployPlan;
+  };
+  /** Return what a deploy of these schedules would change. Nothing is changed. */
+  "POST /plan": {
+    query: {
+      tenant?: string;
+      all_tenants?: boolean;
+    };
+    body: WantedPlan;
+    answer: DeployPlan;
+  };
   /** Explain a trigger in words, with its next ticks and the effect of clock changes. Nothing is stored. */
   "POST /preview": {
     query: { [key: string]: never };
@@ -1698,6 +1875,15 @@ export interface Operations {
     body: NewRun;
     answer: Run;
   };
+  /** Make the queued runs of a task runs of another one; by default only count them and show a sample. */
+  "POST /runs/move": {
+    query: {
+      tenant?: string;
+      all_tenants?: boolean;
+    };
+    body: WantedMove;
+    answer: MoveResult;
+  };
   /** Return a run, with its attempts, error and result. */
   "GET /runs/{id}": {
     query: {
@@ -1758,8 +1944,8 @@ export interface Operations {
       task?: string;
       tag?: string;
       queue?: string;
-      /** `code`: schedules of tasks in the code; `api`: the others. */
-      managed_by?: "api" | "code";
+      /** `code`: schedules that the code declares; `file`: those of a file; `api`: the others. */
+      managed_by?: "api" | "code" | "file";
       /** Whether its last run failed. */
       failing?: boolean;
       /** Whether it should have fired more than 30 s ago. */
@@ -2013,8 +2199,8 @@ export interface Operations {
       task?: string;
       tag?: string;
       queue?: string;
-      /** `code`: schedules of tasks in the code; `api`: the others. */
-      managed_by?: "api" | "code";
+      /** `code`: schedules that the code declares; `file`: those of a file; `api`: the others. */
+      managed_by?: "api" | "code" | "file";
       /** Whether its last run failed. */
       failing?: boolean;
       /** Whether it should have fired more than 30 s ago. */

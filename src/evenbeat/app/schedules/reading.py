@@ -58,8 +58,8 @@ class ReadingCalls(ScheduleCalls):
         """Return schedules in the order of tenant and name; deleted ones only if ``state`` asks for them.
 
         ``text`` is a part of the name, the task, a tag or the description, in upper or lower case.
-        ``managed_by`` is ``code`` for schedules of decorated tasks, else ``api``. A schedule is ``failing``
-        if its last run failed, and ``late`` if it should have fired more than 30 s ago.
+        ``managed_by`` is ``code`` or ``file`` for schedules that these declare, else ``api``. A schedule is
+        ``failing`` if its last run failed, and ``late`` if it should have fired more than 30 s ago.
         """
         chosen = BulkFilter(
             text=text,

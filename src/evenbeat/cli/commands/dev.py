@@ -94,6 +94,8 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
             live.write(f"warning: {warning}", "yellow")
         server = _started_web(app, settings, live.write) if with_web else None
         app.alerts.declare_config(settings.alerts)
+        if (file := settings.schedule_file()) is not None:
+            app.declare_file(file)
         app.start(**alert_options)
         try:
             until_signalled(app.hurry)

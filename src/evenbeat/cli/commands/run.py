@@ -68,12 +68,15 @@ def command(app: str | None, no_ticker: bool, no_worker: bool, web: bool, **flag
         worker=not no_worker,
         options=dict(node_options(settings)),
         alerts=settings.alerts,
+        schedules=settings.schedule_file(),
         log_format=form,
         log_level=level,
     )
     loaded = load_app(target)
     warn_of_other_store(settings, loaded)
     loaded.alerts.declare_config(settings.alerts)  # refuses wrong values; the nodes write it
+    if begin.schedules is not None:
+        loaded.declare_file(begin.schedules)
     log = logging.getLogger("evenbeat.cli")
     log.info("running", extra={"app": target, "store": loaded.url})
     if begin.worker:

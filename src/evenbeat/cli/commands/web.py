@@ -53,6 +53,8 @@ def command(
     else:
         found, where = find_store(settings, empty=True)
         scheduler = Scheduler(found, tenant=settings["tenant"])
+    if (file := settings.schedule_file()) is not None:
+        scheduler.declare_file(file)
     made = web.web_app(
         scheduler,
         needs_token=not no_auth,

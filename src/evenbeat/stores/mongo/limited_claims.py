@@ -224,7 +224,13 @@ def give_cohorts(session: Session, wanted: Claim, seen: Survey, due: Instant) ->
         return False
     updates = [
         {
-            "q": {"_id": among(ids), "state": "queued", "cohort": _stored(before)},
+            # A cohort names a task: a run that was moved to another one since is left alone.
+            "q": {
+                "_id": among(ids),
+                "state": "queued",
+                "cohort": _stored(before),
+                **({"task": read_cohort(after).task} if after else {}),
+            },
             "u": {"$set": {"cohort": after}},
             "multi": True,
             "hint": "_id_",

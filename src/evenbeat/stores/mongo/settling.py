@@ -123,7 +123,7 @@ def is_alone(transitions: Sequence[Transition]) -> bool:
 def settle_alone(session: Session, transition: Transition, now: Instant) -> None:
     """Settle one transition. Raises UnexpectedStatus if it does not apply, or if another client, which may
     have died, has locked the run."""
-    update = {"q": _expected(transition, now), "u": set_and_unset(changes(transition, now))}
+    update = {"q": _expected(transition, now), "u": _update(changes(transition, now))}
     if not session.write_each("update run", {"update": RUNS, "updates": [update]}, SHORT_WAIT):
         raise UnexpectedStatus
     session.announce("committed")
@@ -145,7 +145,7 @@ def settle_quickly(
     done = settlement(transitions, expected, now)
     woken = _write_effects(session, done, shard)
     updates = [
-        UpdateOne(_expected(transition, now), set_and_unset(done.updates[transition.run]))
+        UpdateOne(_expected(transition, now), _update(done.updates[transition.run]))
         for transition in transitions
     ]
     if session.bulk("update runs", RUNS, updates) < len(transitions):
@@ -190,7 +190,7 @@ def settle(
     session.bulk(
         "update runs",
         RUNS,
-        [UpdateOne({"_id": run_id}, set_and_unset(fields)) for run_id, fields in done.updates.items()],
+        [UpdateOne({"_id": run_id}, _update(fields)) for run_id, fields in done.updates.items()],
     )
     records.add(session, done.records, now, careful)
     return done.answers, woken or done.frees
@@ -210,6 +210,11 @@ def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key,
         for document in found
         if document.keys() >= fields.keys()
     }
+
+
+def _update(fields: dict[str, object]) -> Document:
+    """Return the update that sets these fields. A run without a cohort has an empty one."""
+    return set_and_unset(fields | {"cohort": NO_COHORT} if "task" in fields else fields)
 
 
 def _status(document: Document) -> RunStatus:

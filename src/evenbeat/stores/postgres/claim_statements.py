@@ -300,11 +300,13 @@ CROSS JOIN LATERAL (
 ORDER BY run.run_at, run.id LIMIT %(most)s
 """
 
-# Skips runs that another transaction has locked: a later claim gives them their cohort.
+# Skips runs that another transaction has locked: a later claim gives them their cohort. The fourth word of a
+# cohort is its task: a run that was moved to another task since is left alone.
 GIVE_COHORTS = f"""
 UPDATE evenbeat.runs AS run SET cohort = wanted.cohort
 FROM {rows_of(("id", "cohort"))}
-WHERE run.id = wanted.id AND run.id = ANY (ARRAY(
+WHERE run.id = wanted.id AND (wanted.cohort IS NULL OR split_part(wanted.cohort, ' ', 4) = run.task)
+AND run.id = ANY (ARRAY(
     SELECT id FROM evenbeat.runs WHERE id = {listed("ids")} AND state IN ('queued', 'running')
     ORDER BY id FOR UPDATE SKIP LOCKED
 ))

@@ -165,6 +165,8 @@ def _transition_row(t: Transition) -> list[object]:
         fields += ("cancel_requested", "true" if t.cancel_requested else "false")
     if t.earlier is not UNSET:
         fields += ("earlier", t.earlier)
+    if t.task is not UNSET:
+        fields += ("task", t.task)
     for name, text in (("worker", t.worker), ("result", t.result), ("error", t.error)):
         if text is None:
             gone.append(name)
@@ -189,8 +191,10 @@ def _transition_row(t: Transition) -> list[object]:
         False if t.wakes is None else member_of(*t.wakes),
         False if t.gate is None else [path_of(*t.gate[:2]), *map(str, t.gate[2:])],
     ]
-    if t.records:
+    if t.records or t.task is not UNSET:
         row.append([record_row(record) for record in t.records])
+    if t.task is not UNSET:
+        row.append(t.task)
     return row
 
 

@@ -16,6 +16,7 @@ from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
 from evenbeat.testing.contract.history import HistoryContract
 from evenbeat.testing.contract.limits import LimitContract
+from evenbeat.testing.contract.moving import MovingContract
 from evenbeat.testing.contract.queues import QueueContract
 from evenbeat.testing.contract.records import RecordContract
 from evenbeat.testing.contract.retention import RetentionContract
@@ -33,6 +34,7 @@ class StoreContract(
     FiringContract,
     WaitingContract,
     ClaimingContract,
+    MovingContract,
     SettlingContract,
     HistoryContract,
     RetentionContract,

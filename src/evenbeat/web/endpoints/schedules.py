@@ -24,7 +24,8 @@ from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuer
 
 Payload = dict[str, Any] | None
 ManagedBy = Annotated[
-    Literal["code", "api"], Meta(description="`code`: schedules of tasks in the code; `api`: the others.")
+    Literal["code", "file", "api"],
+    Meta(description="`code`: schedules that the code declares; `file`: those of a file; `api`: the others."),
 ]
 
 

@@ -1,16 +1,21 @@
 // Tasks that schedules need and no live node has.
 
+import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { useData } from "../../live/data";
+import { Button } from "../../parts/button";
 import { Loaded } from "../../parts/load";
 import { Section } from "../../parts/page";
 import { State } from "../../parts/state";
 import { Time } from "../../parts/time";
 import { href } from "../../state/route";
-import { useTenantScope } from "../../state/session";
+import { useMay, useTenantScope } from "../../state/session";
+import { MoveRunsDialog } from "./move_runs";
 
 export function MissingTasks() {
   const scope = useTenantScope();
+  const mayMove = useMay("operator");
+  const [moved, setMoved] = useState<{ task: string; tenant: string } | null>(null);
   const data = useData(`missing tasks ${JSON.stringify(scope)}`, (signal) => call("GET /attention", { query: scope, signal }), {
     when: ({ subject }) => subject === "node" || subject === "schedule",
     every: 10_000,
@@ -54,6 +59,11 @@ export function MissingTasks() {
                         Show the runs
                       </a>
                     )}
+                    {item.task !== null && mayMove && (
+                      <Button small aria-label={`Move the runs of ${item.task}`} onClick={() => setMoved({ task: item.task ?? "", tenant: item.tenant ?? "default" })}>
+                        Move the runs …
+                      </Button>
+                    )}
                   </div>
                 </li>
               ))}
@@ -61,6 +71,7 @@ export function MissingTasks() {
           );
         }}
       </Loaded>
+      {moved !== null && <MoveRunsDialog {...moved} onClose={() => setMoved(null)} />}
     </Section>
   );
 }

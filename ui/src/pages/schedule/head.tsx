@@ -33,7 +33,7 @@ export function Head({ schedule }: { schedule: Schedule }) {
           ["Ended runs", <Ended stats={stats} />],
           ["Task", <a href={href(["schedules"], { task })}>{task}</a>],
           ["Tenant", <a href={href(["schedules"], { tenant })}>{tenant}</a>],
-          ["Managed by", managedByText(schedule.managed_by)],
+          ["Managed by", managedByText(schedule.managed_by, schedule.source)],
           ["Tags", tags.length === 0 ? <span class="muted">none</span> : <Tags tags={tags} />],
         ]}
       />

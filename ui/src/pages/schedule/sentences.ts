@@ -196,8 +196,9 @@ export function endedText(ends: number, failures: number): string {
 }
 
 /** Return who creates and changes a schedule, in the words of the filter of the list. */
-export function managedByText(managedBy: string): string {
-  return managedBy === "api" ? "API, command or page" : managedBy;
+export function managedByText(managedBy: string, source = ""): string {
+  if (managedBy === "api") return "API, command or page";
+  return source === "" ? managedBy : `${managedBy} of ${source}`;
 }
 
 type Reason = SkippedTicks["reason"];

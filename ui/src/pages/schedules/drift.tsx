@@ -36,12 +36,13 @@ export function CodeNotice({ schedule, onReset }: { schedule: Schedule; onReset:
   const [isAsking, setAsking] = useState(false);
   const isAdmin = useMay("admin");
   const drift = driftOf(schedule);
+  const [owner, its] = schedule.managed_by === "file" ? ["A file", "file"] : ["Code", "code"];
   if (!schedule.declared) return null;
   return (
-    <section class="card notice" aria-label="Code declares this schedule">
+    <section class="card notice" aria-label={`${owner} declares this schedule`}>
       <p>
-        <strong>Code declares this schedule.</strong> Edits by hand stay until its definition in the code changes, or until somebody takes it back
-        to the code.
+        <strong>{owner} declares this schedule.</strong> Edits by hand stay until its definition in the {its} changes, or until somebody takes it back
+        to the {its}.
       </p>
       {drift.length > 0 && (
         <>

@@ -43,6 +43,7 @@ export function FilterBar({ filters, sort }: { filters: ScheduleFilter; sort: So
         <select value={filters.managed_by ?? ""} onChange={(event) => set("managed_by", event.currentTarget.value)}>
           <option value="">any</option>
           <option value="code">code</option>
+          <option value="file">file</option>
           <option value="api">API, command or page</option>
         </select>
       </label>

@@ -28,7 +28,7 @@ export function filtersOf(query: URLSearchParams): ScheduleFilter {
   }
   const state = oneOf(query.get("state"), STATES);
   if (state !== undefined) found.state = state;
-  const managedBy = oneOf(query.get("managed_by"), ["code", "api"] as const);
+  const managedBy = oneOf(query.get("managed_by"), ["code", "file", "api"] as const);
   if (managedBy !== undefined) found.managed_by = managedBy;
   return found;
 }

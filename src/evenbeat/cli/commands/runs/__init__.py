@@ -6,7 +6,7 @@ _HERE = "evenbeat.cli.commands.runs"
 
 command = lazy_group(
     "runs",
-    "List, show, enqueue, retry and cancel runs.",
+    "List, show, enqueue, retry, cancel and move runs.",
     {
         "list": Lazy(f"{_HERE}.list", "List runs, the newest first."),
         "show": Lazy(f"{_HERE}.show", "Show a run in full: when it ran, for how long, its result or error."),
@@ -19,5 +19,6 @@ command = lazy_group(
         "cancel": Lazy(
             f"{_HERE}.cancel", "Cancel a queued run, or ask a running one to stop; or all that match."
         ),
+        "move": Lazy(f"{_HERE}.move", "Make the queued runs of a task runs of another one."),
     },
 )

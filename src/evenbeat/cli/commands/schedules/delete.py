@@ -49,8 +49,9 @@ def command(
 
     def people() -> list[str]:
         words = [f"deleted {name}"]
-        if schedule.managed_by == "code":
-            words.append("the code declares it: the next node that starts with that code creates it again")
+        if schedule.managed_by in ("code", "file"):
+            by = schedule.managed_by
+            words.append(f"the {by} declares it: the next node that starts with that {by} creates it again")
         return words
 
     answer({"deleted": name, "tenant": schedule.tenant}, people, as_json=as_json)

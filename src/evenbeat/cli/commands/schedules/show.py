@@ -126,8 +126,11 @@ def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, Ren
     yield "runs", ", ".join(_execution(schedule))
     if schedule.edited:
         declared = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
-        yield "edited", f"by hand; the code declares {printable(declared)}"
+        where = "the file" if schedule.managed_by == "file" else "the code"
+        yield "edited", f"by hand; {where} declares {printable(declared)}"
         yield "", f"to undo the edit: evenbeat schedules reset {schedule.name}"
+    if schedule.managed_by != "api":
+        yield "declared", f"by the {schedule.managed_by}" + (f" of {schedule.source}" * bool(schedule.source))
     made = f"{local.full(schedule.created_at)}, by {'code' if schedule.declared else 'hand'}"
     yield "created", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
 

@@ -46,9 +46,11 @@ if version ~= request.version then return limits() end
 for _, row in ipairs(request.given) do
   local id, cohort, family, ready = row[1], row[3], row[4], row[5]
   local key = base .. 'runs:' .. id
-  local found = read('HMGET', key, 'state', 'cohort', 'tenant')
+  local found = read('HMGET', key, 'state', 'cohort', 'tenant', 'task')
   local last = found[2]
-  if found[1] == row[2] and last ~= cohort then
+  -- A cohort names a task.
+  local is_moved = row[6] and (found[4] or '') ~= match(row[6], '^[^:]*:[^:]*:[^:]*:(.*)$')
+  if found[1] == row[2] and last ~= cohort and not is_moved then
     local is_queued = found[1] == 'queued'
     if is_queued and not can_wait(family, row[6], cohort) then
       -- It is tried again in a minute, until that key is repaired.

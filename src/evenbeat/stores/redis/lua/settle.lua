@@ -2,7 +2,7 @@
 -- request: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
--- gate ({path of a schedule, generation, revision}) or false, records to add or nil}.
+-- gate ({path of a schedule, generation, revision}) or false, records to add or nil, new task of a queued run or nil}.
 -- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken, or a run of a cohort has left the state running}. A transition takes 24 us of the server's time,
 -- 30 with the append-only file.
 
@@ -87,6 +87,11 @@ local function passes(gate)
   return found[1] == gate[2] and found[2] == gate[3]
 end
 
+-- The index of a queued run after it was moved to another task.
+local function moved(run, task)
+  return match(run.ready, '^[^:]*:[^:]*:[^:]*:') .. task
+end
+
 local function moment(given, known)
   if given == 'none' then return nil end
   return given or instant(known)
@@ -107,6 +112,7 @@ local function standing(row, key, found, after)
   run.claim, run.run_at, run.created = more[5], instant(more[6]) or 0, instant(more[7]) or 0
   run.finished = instant(more[8])
   if after == 'queued' and not can_wait(run.family, run.ready, run.cohort) then return nil end
+  if row[19] and not can_wait(run.family, moved(run, row[19]), nil) then return nil end
   if run.path and not OVER[after] and not fits(base .. 'active:' .. run.path, 'zset') then return nil end
   if after == 'running' and row[13] and row[13] ~= '' and not fits(base .. 'held:' .. row[13], 'hash') then return nil end
   if after == 'running' and run.cohort and not fits(base .. 'slots', 'hash') then return nil end
@@ -150,7 +156,12 @@ local function apply(row, key, found)
     if lease then place(base .. 'leases', id, lease == 'none' and 0 or lease) end
     return true
   end
-  if after ~= state or row[13] then
+  if row[19] and state == 'queued' then
+    -- It waits in the index of its new task. The next claim gives it the cohort of that task, if there is a limit.
+    leave(run)
+    if run.cohort then call('HDEL', key, 'cohort') end
+    run.ready, run.cohort = moved(run, row[19]), nil
+  elseif after ~= state or row[13] then
     leave(run)
     if after ~= state then
       local tenant = found[4] or 'default'

@@ -1,0 +1,188 @@
+"""Schedules that the code or a file declares, kept until a node, a plan or ``apply`` reads them.
+
+Keeping them does not open the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from evenbeat.app.code_only import is_code_only
+from evenbeat.app.definitions import new_schedule, start_of
+from evenbeat.app.session import AppSession
+from evenbeat.core.checks import check_label, check_name
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ScheduleRecord
+from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, shown
+from evenbeat.node.settings import ScheduleMode
+from evenbeat.rules.ownership import SourceKind, owner
+from evenbeat.schedule_files import DeclaredSchedule, ScheduleFile, declared_schedules, read_schedule_file
+from evenbeat.tasks.options import NewScheduleOptions
+from evenbeat.tasks.task import Call, Task
+from evenbeat.triggers import Trigger, parse_trigger
+
+
+class Wanted(NamedTuple):
+    """A schedule that is declared."""
+
+    record: ScheduleRecord
+    start: Instant | None = None
+    """``start_at``: used only when the schedule is created."""
+
+
+class _Kept(NamedTuple):
+    name: str
+    trigger: Trigger | str
+    task: Task[..., Any] | Call | str
+    payload: Mapping[str, Any] | None
+    tenant: str | None
+    options: NewScheduleOptions
+
+
+class DeclaredSchedules:
+    """What the code and the files of one scheduler declare. ``source`` is the label of the app."""
+
+    def __init__(self, session: AppSession, source: str, mode: ScheduleMode = "durable") -> None:
+        if source:
+            check_label(source, "source")
+        self._session = session
+        self._mode = mode
+        self.source = source
+        self.file: ScheduleFile | None = None
+        """What the configured file declares."""
+        self._kept: dict[tuple[str, str], _Kept] = {}
+
+    @property
+    def has_code(self) -> bool:
+        """Whether the app has code at all: a scheduler that was only made for its store has none."""
+        return bool(self._kept) or len(self._session.tasks) > 0
+
+    def keep(
+        self,
+        name: str,
+        trigger: Trigger | str,
+        task: Task[..., Any] | Call | str,
+        payload: Mapping[str, Any] | None,
+        tenant: str | None,
+        options: NewScheduleOptions,
+    ) -> None:
+        """Keep a schedule that the code declares; ``InvalidValue`` if its values are wrong."""
+        kept = _Kept(name, trigger, task, payload, tenant, options)
+        record = self._of_code(kept)
+        decorated = self._session.tasks.get(name)
+        is_taken = decorated is not None and decorated.trigger is not None and record.tenant == self._tenant
+        if is_taken or record.key in self._kept:
+            raise InvalidValue(
+                f"name {shown(name)} is that of a schedule that the code declares already",
+                field="name",
+                value=name,
+                hint="give the second one another name",
+            )
+        self._kept[record.key] = kept
+
+    def from_tasks(self) -> list[Wanted]:
+        """Return the schedules of decorated tasks, but for those that are in the code only."""
+        return [
+            Wanted(self.of_task(task))
+            for task in self._session.tasks
+            if task.trigger is not None and not is_code_only(task, self._mode)
+        ]
+
+    def of_task(self, task: Task[..., Any]) -> ScheduleRecord:
+        """Return the schedule that a task was decorated with."""
+        assert task.trigger is not None
+        made = new_schedule(self._session, task.name, task.trigger, task, None, None, task.policies)
+        return _owned(made, self.owner_of_code)
+
+    def from_calls(self) -> list[Wanted]:
+        """Return the schedules that ``app.declare`` declares."""
+        return [Wanted(self._of_code(kept)) for kept in self._kept.values()]
+
+    def from_file(self, file: ScheduleFile | None = None, source: str | None = None) -> list[Wanted]:
+        """Return the schedules of a file, by default of the configured one."""
+        file = self.file if file is None else file
+        if file is None:
+            return []
+        made_by = self.owner_of_file(file, source)
+        return [self._of_file(declared, made_by) for declared in file.schedules]
+
+    def check_file(self, file: ScheduleFile) -> None:
+        """Refuse wrong values, but for ``start_at``, which may count from the store's time."""
+        for declared in file.schedules:
+            fields = {name: value for name, value in declared.fields.items() if name != "start_at"}
+            self._of_file(replace(declared, fields=fields), "file")
+
+    def owner_of_file(self, file: ScheduleFile, source: str | None = None) -> str:
+        """Return who manages the schedules of a file: the given label, else its own, else that of the app."""
+        kind: SourceKind = "file"
+        return owner(kind, source or file.source or self.source)
+
+    @property
+    def owner_of_code(self) -> str:
+        return owner("code", self.source)
+
+    @property
+    def _tenant(self) -> str:
+        return self._session.tenant
+
+    def _of_code(self, kept: _Kept) -> ScheduleRecord:
+        check_name(kept.name, "name")
+        made = new_schedule(
+            self._session, kept.name, kept.trigger, kept.task, kept.payload, kept.tenant, kept.options
+        )
+        return _owned(made, self.owner_of_code)
+
+    def _of_file(self, declared: DeclaredSchedule, managed_by: str) -> Wanted:
+        fields: Any = dict(declared.fields)
+        start = fields.pop("start_at", None)
+        trigger, task = fields.pop("trigger"), fields.pop("task")
+        payload, tenant = fields.pop("payload", None), fields.pop("tenant", None)
+        try:
+            record = new_schedule(self._session, declared.name, trigger, task, payload, tenant, fields)
+            return Wanted(_owned(record, managed_by), start_of(self._session, start, record))
+        except InvalidTrigger as error:
+            problem = f"{declared.place}: trigger {shown(error.text)}: {error.problem}"
+            raise InvalidValue(problem, field="trigger", value=error.text, hint=error.hint) from None
+        except InvalidValue as error:
+            problem = f"{declared.place}: {error.problem}"
+            raise InvalidValue(problem, field=error.field, value=error.value, hint=error.hint) from None
+        except EvenbeatError as error:
+            raise InvalidValue(f"{declared.place}: {error}", field=declared.name, value=fields) from None
+
+
+def _owned(record: ScheduleRecord, managed_by: str) -> ScheduleRecord:
+    """Return a record as it is declared: with its owner, and the canonical text of its trigger."""
+    return replace(record, managed_by=managed_by, trigger=str(parse_trigger(record.trigger)))
+
+
+def read_file(file: str | os.PathLike[str] | ScheduleFile) -> ScheduleFile:
+    """Return what a file declares."""
+    return file if isinstance(file, ScheduleFile) else read_schedule_file(file)
+
+
+def read_mapping(schedules: Mapping[str, Mapping[str, Any]], tenant: str | None) -> ScheduleFile:
+    """Return schedules that a call declares, as if a file did.
+
+    ``tenant`` is that of schedules without one; ``InvalidValue`` for a schedule of another tenant.
+    """
+
+    def place(*keys: str) -> str:
+        return ".".join(("schedules", *keys))
+
+    found: Iterable[DeclaredSchedule] = declared_schedules(schedules, place)
+    if tenant is not None:
+        found = [replace(each, fields={"tenant": tenant, **each.fields}) for each in found]
+        for each in found:
+            if each.fields["tenant"] != tenant:
+                other = each.fields["tenant"]
+                raise InvalidValue(
+                    f"{each.place}: tenant {shown(other)} is not {shown(tenant)}, which was asked for",
+                    field="tenant",
+                    value=other,
+                    hint="leave it out, or deploy for that tenant",
+                )
+    return ScheduleFile(schedules=tuple(found), source=None)

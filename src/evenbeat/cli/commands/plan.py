@@ -1,0 +1,40 @@
+"""``evenbeat plan``: what a deploy would change."""
+
+from __future__ import annotations
+
+import click
+
+from evenbeat.cli.deploy_words import plan_words
+from evenbeat.cli.deploys import deploy_options, opened_app
+from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.output import answer
+from evenbeat.core.json_form import json_form
+
+
+@click.command("plan")
+@deploy_options
+def command(
+    app: str | None,
+    file: str | None,
+    source: str | None,
+    prune: bool,
+    adopt: bool,
+    tenant: str | None,
+    store: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Show what a deploy would change about the schedules.
+
+    Compares what the code of APP and a TOML file declare with what the store has: schedules to add, to change
+    (each field, and the next five ticks before and after), to remove with --prune; conflicts with schedules
+    that were made by hand; drift, which is edits by hand of declared schedules.
+
+    The exit code is 0 if there is nothing to do, 3 if there is something to apply or a conflict, 2 if a file
+    or a value is wrong.
+    """
+    with opened_app(app, file, store) as scheduler:
+        plan = scheduler.plan(file=file, source=source, prune=prune, adopt=adopt, tenant=tenant)
+        local = LocalTime.at(scheduler.store.now())
+    answer(json_form(plan), lambda: plan_words(plan, local), as_json=as_json)
+    return ExitCode.CHANGES if plan.to_do or plan.count("conflict") else ExitCode.OK
