@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.app.definitions import new_schedule
+from evenbeat.app.inheriting import follow_template
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
@@ -39,16 +40,19 @@ class Declarations:
             if attempt.write(first.completed(planned, attempt)):
                 break
         assert attempt.view is not None
+        made = attempt.view
+        if wanted.template:
+            made = follow_template(self._rows, wanted.tenant, wanted.name) or made
         if replaced:
             _log.warning(
                 "the code's definition of a schedule changed and replaced an edit by hand",
                 extra={"schedule_id": wanted.name, "tenant": wanted.tenant, "replaced": replaced},
             )
-        return attempt.view
+        return made
 
     def declare_task(self, task: Task[..., Any]) -> Schedule:
         """Declare the schedule that a task was decorated with. A node does so when it starts."""
-        assert task.trigger is not None
+        assert task.is_scheduled
         wanted = new_schedule(self._rows.session, task.name, task.trigger, task, None, None, task.policies)
         schedule = self.declare(replace(wanted, managed_by="code"), None, run_now=False)
         if schedule.edited:
@@ -62,7 +66,7 @@ class Declarations:
     def declare_tasks(self, tasks: Tasks) -> None:
         """Declare the schedules of all tasks that were decorated with one."""
         for task in tasks:
-            if task.trigger is not None:
+            if task.is_scheduled:
                 self.declare_task(task)
 
 

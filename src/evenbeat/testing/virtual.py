@@ -182,7 +182,7 @@ class VirtualScheduler:
     def _declare(self) -> None:
         """Declare the schedules of decorated tasks, each once: later changes by the test stay."""
         for task in self.tasks:
-            if task.trigger is not None and task.name not in self._declared:
+            if task.is_scheduled and task.name not in self._declared:
                 self._declared.add(task.name)
                 self._declarations.declare_task(task)
 
