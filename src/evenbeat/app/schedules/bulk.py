@@ -17,12 +17,14 @@ from evenbeat.core.audits import AuditAction
 from evenbeat.core.awaitable import twin
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant, Moment
+from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.core.results import BulkResult, Schedule
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules import changes as rules
 from evenbeat.rules.firing import Planned
 from evenbeat.tasks.options import refuse_unknown
+from evenbeat.triggers import check_trigger, parse_trigger
 
 
 class BulkCalls(ScheduleCalls):
@@ -165,3 +167,9 @@ def _check_changes(changes: object) -> None:
             hint='write {"retries": 3}',
         )
     refuse_unknown(changes, CHANGEABLE, "a schedule")
+    # Checked here, too, so that a wrong value is refused once, not for each schedule.
+    for name, value in changes.items():
+        if name in SCHEDULE:
+            SCHEDULE[name].read(value)
+    if "trigger" in changes:
+        parse_trigger(str(check_trigger(changes["trigger"], "trigger")))
