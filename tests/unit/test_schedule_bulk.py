@@ -552,7 +552,7 @@ def test_a_schedule_that_changes_before_its_update_is_matched_again(app: Schedul
         ({"paused": True}, "paused"),
         ({"retries": -1}, "retries"),
         ({"retries": 1 << 63}, "retries"),
-        ({"trigger": "0 0 31 2 *"}, "expression"),
+        ({"trigger": "0 0 31 2 *"}, "day of month"),
     ],
 )
 def test_changes_that_say_nothing_or_are_unknown_are_refused(app: Scheduler, wanted: Any, field: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, Schedule, Scheduler, TemplateInUse, TemplateNotFound, every
+from evenbeat import InvalidTrigger, InvalidValue, Schedule, Scheduler, TemplateInUse, TemplateNotFound, every
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.doctor import diagnose

@@ -25,6 +25,7 @@ from evenbeat.app.quarantine import Quarantine
 from evenbeat.app.retention import Retention
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules.schedules import Schedules
+from evenbeat.app.templates import Templates
 from evenbeat.app.tenants import Tenants
 from evenbeat.app.tokens import Tokens
 from evenbeat.cli.root import root
@@ -55,6 +56,7 @@ VERBS = (
     Verb("schedules.pause_all", "schedules pause", "POST /bulk/schedules"),
     Verb("schedules.resume_all", "schedules resume", "POST /bulk/schedules"),
     Verb("schedules.run_all", "schedules run", "POST /bulk/schedules"),
+    Verb("schedules.update_all", "schedules update", "POST /bulk/schedules"),
     Verb("schedules.delete_all", "schedules delete", "POST /bulk/schedules"),
     Verb("schedules.next_run", "schedules show", "GET /schedules/{name}"),
     Verb("schedules.preview", "schedules show", "GET /schedules/{name}/ticks"),
@@ -110,6 +112,10 @@ VERBS = (
     Verb("limits.get", "limits show", "GET /limits"),
     Verb("limits.set", "limits set", "POST /limits"),
     Verb("limits.remove", "limits remove", "DELETE /limits"),
+    Verb("templates.list", "templates list", "GET /templates"),
+    Verb("templates.get", "templates show", "GET /templates/{name}"),
+    Verb("templates.set", "templates set", "POST /templates"),
+    Verb("templates.delete", "templates delete", "DELETE /templates/{name}"),
     Verb("alerts.rules.list", "alerts list", "GET /alerts/rules"),
     Verb("alerts.rules.add", "alerts add", "POST /alerts/rules"),
     Verb("alerts.rules.get", "alerts show", "GET /alerts/rules/{name}"),
@@ -204,6 +210,7 @@ SHELL = {
 }
 # A parameter that has another name in a shell or over HTTP.
 CLI_NAMES = {"run_id": "id", "when": "at", "expr": "trigger", "metrics_schedules": "schedules"}
+CLI_NAMES |= {"name_pattern": "name", "of_task": "task", "in_queue": "queue", "from_template": "template"}
 # Python's name of an id or name that the path has.
 PATH_NAMES = {"{name}": "name", "{id}": "id"}
 
@@ -216,6 +223,7 @@ NOT_IN_CLI = {
     "* brief": "the table is brief, and --json has whole runs",
     "* names": "a shell names one schedule, or chooses by filters",
     "* ids": "a shell names one run, or chooses by filters and --error-group",
+    "schedules.update_all changes": "a flag for each of them",
     "schedules.run_now id": "makes a repeated call add nothing; a person sees whether it worked",
     "schedules.preview schedule": "the argument NAME",
     "schedules.preview count": "'schedules show' has room for a few ticks; 'next' takes --count",
@@ -258,6 +266,7 @@ NOT_IN_REST = {
 MORE_IN_CLI = {
     "* tz": "a part of the trigger's text",
     "schedules update no_payload": "null over REST, None in Python",
+    "schedules update no_template": "null over REST, None in Python",
     "schedules update no_timeout": "null over REST, None in Python",
     "schedules update no_max_concurrent": "null over REST, None in Python",
     "runs logs follow": "reads the log again and again; over REST, the events say when",
@@ -298,6 +307,7 @@ _FACADES: dict[str, type] = {
     "tenants.": Tenants,
     "tokens.": Tokens,
     "limits.": RunLimits,
+    "templates.": Templates,
     "audit.": Audit,
     "quarantine.": Quarantine,
     "retention.": Retention,
@@ -380,6 +390,14 @@ def rest_parameters(route: Endpoint) -> set[str]:
     return found
 
 
+def changes_of(route: Endpoint) -> set[str]:
+    """Return the fields of the changes in the body of a bulk update; a shell has a flag for each."""
+    if "changes" not in route.body.__struct_fields__:
+        return set()
+    changes = get_args(get_type_hints(route.body)["changes"])[0]
+    return set(changes.__struct_fields__)
+
+
 def listed(exceptions: dict[str, str], subject: str, name: str) -> bool:
     return f"{subject} {name}" in exceptions or f"* {name}" in exceptions
 
@@ -409,7 +427,10 @@ def choices_in_cli() -> dict[tuple[str, str], set[str]]:
     for verb in VERBS:
         for parameter in COMMANDS[verb.cli].params:
             name = str(parameter.name)
-            if isinstance(parameter.type, click.Choice) and name in rest_parameters(ROUTES[verb.rest]):
+            route = ROUTES[verb.rest]
+            if isinstance(parameter.type, click.Choice) and name in rest_parameters(route) | changes_of(
+                route
+            ):
                 found.setdefault((verb.rest, name), set()).update(parameter.type.choices)
     return found
 

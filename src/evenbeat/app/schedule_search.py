@@ -14,6 +14,7 @@ from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.schedule_filters import (
     LATE_AFTER,
+    NAME_GLOB,
     ScheduleCriteria,
     entry_of,
     fixed_prefix,
@@ -174,13 +175,14 @@ def _read_names(chosen: BulkFilter) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-_PATTERN = re.compile(r"[A-Za-z0-9_.:*?!\[\]-]{1,200}")
+_LONGEST_PATTERN = 200
 
 
 def _read_pattern(pattern: object) -> str | None:
     if pattern is None:
         return None
-    if not (isinstance(pattern, str) and _PATTERN.fullmatch(pattern)):
+    is_short = isinstance(pattern, str) and len(pattern) <= _LONGEST_PATTERN
+    if not (isinstance(pattern, str) and is_short and re.fullmatch(NAME_GLOB, pattern)):
         raise InvalidValue(
             f"name {shown(pattern)} is not a pattern of names",
             field="name",

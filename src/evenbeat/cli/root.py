@@ -44,6 +44,10 @@ class Root(Reporting, LazyGroup):
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
             "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry and cancel runs."),
+            "templates": Lazy(
+                "evenbeat.cli.commands.templates",
+                "Named sets of options that schedules inherit: list, show, set and delete them.",
+            ),
             "audit": Lazy(
                 "evenbeat.cli.commands.audit",
                 "Show who changed which schedule or run, and how it was before.",

@@ -24,6 +24,9 @@ Key: TypeAlias = tuple[str, str]
 LATE_AFTER = 30_000
 """How long after its wake-up a schedule counts as late, in ms."""
 
+NAME_GLOB = r"^[A-Za-z0-9_.:*?!\[\]-]+$"
+"""The characters of a pattern of names: those of names, and those that stand for others."""
+
 # Stands between the fields, so that no search matches across two of them.
 _BETWEEN = "\0"
 
