@@ -428,9 +428,8 @@ def choices_in_cli() -> dict[tuple[str, str], set[str]]:
         for parameter in COMMANDS[verb.cli].params:
             name = str(parameter.name)
             route = ROUTES[verb.rest]
-            if isinstance(parameter.type, click.Choice) and name in rest_parameters(route) | changes_of(
-                route
-            ):
+            names = rest_parameters(route) | changes_of(route)
+            if isinstance(parameter.type, click.Choice) and name in names:
                 found.setdefault((verb.rest, name), set()).update(parameter.type.choices)
     return found
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from evenbeat.app.schedules.history import MOST_RECENT
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
 from evenbeat.core.results import ResumePreview, Schedule, ScheduleStats, SkippedTicks
-from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound, shown
+from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.rules.inheritance import INHERITABLE
 from evenbeat.rules.schedule_filters import NAME_GLOB
 from evenbeat.web import shapes
@@ -473,7 +473,7 @@ def _bulk_options(wanted: BulkSchedules) -> dict[str, Any]:
             continue
         if wanted.action != action:
             raise InvalidValue(
-                f"{field} goes with the action {action}", field=field, value=shown(value), hint="leave it out"
+                f"{field} goes with the action {action}", field=field, value=value, hint="leave it out"
             )
         options[field] = value
     if wanted.action == "update":
