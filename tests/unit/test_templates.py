@@ -378,7 +378,7 @@ def test_a_process_may_die_at_every_call_of_the_store(is_after: bool) -> None:
         app = Scheduler(store)
         app.templates.set("nightly", trigger="0 3 * * *", retries=3)
         five_heirs(app)
-        dying = Scheduler(Failpoint(store, at, die, is_after=is_after))  # type: ignore[arg-type]
+        dying = Scheduler(Failpoint(store, at, die, is_after=is_after))
         wanted: dict[str, Any] = {"trigger": "0 3 * * *", "retries": 4}
         try:
             dying.templates.set("nightly", **wanted)
@@ -407,7 +407,7 @@ def test_a_schedule_that_changes_meanwhile_gets_both_changes(app: Scheduler, sto
         app.schedules.delete("s4")
 
     racing = Racing(store, edit)
-    done = Scheduler(racing).templates.set("nightly", trigger="0 3 * * *", retries=4)  # type: ignore[arg-type]
+    done = Scheduler(racing).templates.set("nightly", trigger="0 3 * * *", retries=4)
     assert {each.id for each in done.refused} == {"s3", "s4"}
     found = {each.name: each for each in app.schedules.list()}
     assert [found[name].retries for name in ("s0", "s1", "s2", "s3")] == [4, 4, 1, 3]
@@ -432,7 +432,7 @@ def test_a_schedule_that_is_added_while_its_template_changes_follows(
     app: Scheduler, store: MemoryStore
 ) -> None:
     racing = Racing(store, lambda: app.templates.set("nightly", trigger="0 7 * * *"))
-    adding = Scheduler(racing)  # type: ignore[arg-type]
+    adding = Scheduler(racing)
     made = adding.schedules.add("a", task="work", template="nightly")
     assert (made.trigger, made.retries) == ("0 7 * * *", 0)
     assert lagging(app) == []
@@ -442,7 +442,7 @@ def test_a_schedule_that_is_added_while_its_template_goes_keeps_its_options(
     app: Scheduler, store: MemoryStore
 ) -> None:
     racing = Racing(store, lambda: app.templates.delete("nightly"))
-    made = Scheduler(racing).schedules.add("a", task="work", template="nightly")  # type: ignore[arg-type]
+    made = Scheduler(racing).schedules.add("a", task="work", template="nightly")
     assert (made.template, made.trigger, made.retries) == (None, "0 3 * * *", 3)
 
 
@@ -458,7 +458,7 @@ def test_a_delete_that_finds_a_late_user_restores_the_template(app: Scheduler, s
         app.schedules.add("late", task="work", template="nightly")
 
     with pytest.raises(TemplateInUse, match="late"):
-        Scheduler(Late(store, add)).templates.delete("nightly")  # type: ignore[arg-type]
+        Scheduler(Late(store, add)).templates.delete("nightly")
     assert app.templates.get("nightly").options["retries"] == 3
     assert lagging(app) == []
 
@@ -466,7 +466,7 @@ def test_a_delete_that_finds_a_late_user_restores_the_template(app: Scheduler, s
 def test_two_changes_at_once_leave_no_schedule_behind(app: Scheduler, store: MemoryStore) -> None:
     five_heirs(app)
     racing = Racing(store, lambda: app.templates.set("nightly", trigger="0 3 * * *", retries=6))
-    Scheduler(racing).templates.set("nightly", trigger="0 3 * * *", retries=5)  # type: ignore[arg-type]
+    Scheduler(racing).templates.set("nightly", trigger="0 3 * * *", retries=5)
     assert {each.retries for each in app.schedules.list()} == {6}
     assert lagging(app) == []
 

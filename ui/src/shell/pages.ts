@@ -10,6 +10,7 @@ export const PAGES: PageEntry[] = [
   { path: "nodes", title: "Nodes", load: async () => (await import("../pages/nodes/index")).NodesPage, wholeStore: true },
   { path: "queues", title: "Queues", load: async () => (await import("../pages/queues/index")).QueuesPage, wholeStore: true },
   { path: "alerts", title: "Alerts", load: async () => (await import("../pages/alerts/index")).AlertsPage },
+  { path: "templates", title: "Templates", load: async () => (await import("../pages/templates/index")).TemplatesPage, more: true },
   { path: "limits", title: "Limits", load: async () => (await import("../pages/limits/index")).LimitsPage, more: true },
   { path: "tenants", title: "Tenants", load: async () => (await import("../pages/tenants/index")).TenantsPage, more: true },
   { path: "order", title: "Retention and repair", load: async () => (await import("../pages/order/index")).OrderPage, more: true },
