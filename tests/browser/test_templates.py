@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.dashboard import Complaints, Dashboard, assert_accessible
+from evenbeat.core.tokens import Role
+from tests.browser.dashboard import Complaints, Dashboard, assert_accessible, opened
 
 
 def _row(page: Page, text: str) -> Locator:
@@ -85,12 +86,19 @@ def test_what_the_server_refuses_about_a_template_is_shown_at_its_field(
     expect(dialog.get_by_label("Value of trigger")).to_have_attribute("aria-invalid", "true")
 
 
-def test_a_viewer_reads_templates_and_changes_none(dashboard: Dashboard, page: Page) -> None:
-    dashboard.app.templates.set("nightly", retries=3)
-    page.goto(dashboard.link("templates", role="viewer"))
-    expect(_row(page, "nightly")).to_be_visible()
-    expect(page.get_by_role("button", name="New template …")).to_have_count(0)
-    expect(page.get_by_role("button", name="Change nightly")).to_have_count(0)
+def test_viewers_and_operators_read_templates_and_change_none(
+    browser: Browser, guarded: Dashboard, complaints: Complaints
+) -> None:
+    guarded.app.templates.set("nightly", retries=3)
+    roles: tuple[tuple[Role, int], ...] = (("viewer", 0), ("operator", 0), ("admin", 1))
+    for role, buttons in roles:
+        with opened(browser, guarded, complaints) as context:
+            context.set_extra_http_headers({"Authorization": f"Bearer {guarded.token(role)}"})
+            page = context.new_page()
+            page.goto(guarded.link("templates"))
+            expect(_row(page, "nightly")).to_be_visible()
+            expect(page.get_by_role("button", name="New template …")).to_have_count(buttons)
+            expect(page.get_by_role("button", name="Change nightly")).to_have_count(buttons)
 
 
 def test_a_new_schedule_takes_its_trigger_from_a_template(dashboard: Dashboard, page: Page) -> None:
