@@ -25,6 +25,7 @@ _MORE = {
     "overlap": "[More](#overlap-and-runs-by-hand)",
     "poll_interval": "A store whose notifications fail is asked every second.",
     "store": "Commands use the store of the `app` if this is not set.",
+    "template": "[More](howto/templates.md)",
     "paused": "Only when it is created.",
     "wait_for_store": "`0s` does not wait.",
 }

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ScheduleStats,
         SkippedTicks,
     )
+    from evenbeat.core.templates import Template, TemplateChange, TemplateEffect
     from evenbeat.core.tenants import Quota, TenantDetails, TenantPurge, TenantView
     from evenbeat.core.tokens import NewToken, Role, Token
     from evenbeat.errors import (
@@ -83,6 +84,8 @@ if TYPE_CHECKING:
         ScheduleTooNew,
         SchemaTooNew,
         StoreUnavailable,
+        TemplateInUse,
+        TemplateNotFound,
         TenantNotFound,
         TokenNotFound,
         TooLarge,
@@ -196,6 +199,11 @@ __all__ = [
     "SpreadProposal",
     "StoreUnavailable",
     "Task",
+    "Template",
+    "TemplateChange",
+    "TemplateEffect",
+    "TemplateInUse",
+    "TemplateNotFound",
     "TenantDetails",
     "TenantNotFound",
     "TenantPurge",
@@ -272,6 +280,7 @@ _MODULES = {
         "ScheduleStats",
         "SkippedTicks",
     ),
+    "evenbeat.core.templates": ("Template", "TemplateChange", "TemplateEffect"),
     "evenbeat.core.tenants": ("Quota", "TenantDetails", "TenantPurge", "TenantView"),
     "evenbeat.core.tokens": ("NewToken", "Role", "Token"),
     "evenbeat.errors": (
@@ -303,6 +312,8 @@ _MODULES = {
         "ScheduleTooNew",
         "SchemaTooNew",
         "StoreUnavailable",
+        "TemplateInUse",
+        "TemplateNotFound",
         "TenantNotFound",
         "TokenNotFound",
         "TooLarge",

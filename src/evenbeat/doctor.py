@@ -16,6 +16,7 @@ import msgspec
 from evenbeat.app.alerts import reports
 from evenbeat.app.limits import read_limit_record, read_usage
 from evenbeat.app.repairs import Duplicate, duplicates, is_asleep, lost_runs
+from evenbeat.app.templates import lagging
 from evenbeat.core.alerts import Delivery
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.json_form import json_form
@@ -29,6 +30,7 @@ from evenbeat.observe.missing_tasks import missing_tasks
 from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.limits import LIMIT, OWNER
+from evenbeat.rules.templates import TEMPLATE
 from evenbeat.rules.waiting import takers, why_no_taker
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store
 from evenbeat.stores.pages import every_run, every_schedule
@@ -84,6 +86,7 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         _quarantine(store, rows),
         *_deferred(store),
         *_alerts(store),
+        *_templates(store, rows),
         _duplicates(store),
     ]
 
@@ -429,6 +432,27 @@ def _deferred(store: Store) -> list[Finding]:
         details=_some(f"{note.key}: {note.body}" for note in notes),
     )
     return [finding]
+
+
+def _templates(store: Store, rows: list[ScheduleRecord]) -> list[Finding]:
+    """Return the finding about schedules that are not as their templates are now; none without templates."""
+    if not any(row.template for row in rows):
+        return []
+    behind = list(lagging(rows, store.find_records(TEMPLATE)))
+    if not behind:
+        message = "all schedules are as their templates are"
+        return [Finding(check="templates", level="ok", message=message)]
+    number = count(len(behind), "schedule is", "schedules are")
+    return [
+        Finding(
+            check="templates",
+            level="warn",
+            message=f"{number} not as their templates are now",
+            hint="set the template again, with the same options: a process may have died in between",
+            details=_some(f"{row.name}: {why}" for row, why in behind),
+            facts={"schedules": [row.name for row, _ in behind]},
+        )
+    ]
 
 
 def _alerts(store: Store) -> list[Finding]:

@@ -416,6 +416,32 @@ class ChannelInUse(EvenbeatError):
         self.rules = rules
 
 
+class TemplateNotFound(EvenbeatError):
+    """There is no template of that name: neither of the tenant nor built in."""
+
+    def __init__(self, tenant: str, name: str, hint: str | None = None) -> None:
+        words = f"there is no template {shown(name)} of tenant {shown(tenant)}"
+        super().__init__(words + ("" if hint is None else f"; {hint}"))
+        self.tenant = tenant
+        self.name = name
+        self.hint = hint
+
+
+class TemplateInUse(EvenbeatError):
+    """The template can't be deleted: ``schedules`` inherit from it."""
+
+    def __init__(self, tenant: str, name: str, schedules: list[str]) -> None:
+        named = ", ".join(schedules[:5])
+        named += f" and {len(schedules) - 5:,} more" if len(schedules) > 5 else ""
+        super().__init__(
+            f"template {shown(name)} of tenant {shown(tenant)} is used by {named}; give these schedules "
+            "another template, or none, first"
+        )
+        self.tenant = tenant
+        self.name = name
+        self.schedules = schedules
+
+
 def _owner(tenant: str | None) -> str:
     return "all tenants" if tenant is None else f"tenant {shown(tenant)}"
 

@@ -83,6 +83,7 @@ def hostile() -> Iterator[Dashboard]:
     assert past.store.put_record(progress)
     app.enqueue(TASK, PAYLOAD, queue=LABEL)
     app.limits.set(task=TASK, key="customer", concurrency=1)
+    app.templates.set(LABEL, trigger="0 3 * * *", description=TEXT, tags=[NAME])
     app.limits.set(queue=LABEL, tenant=LABEL, rate="1/h")
     app.enqueue(TASK, {"customer": f"{TEXT} {WORD}"})
     app.tenants.set_quota(LABEL, schedules=1)
@@ -108,7 +109,8 @@ class Look(NamedTuple):
 RUN = f"default/{NAME}/1/{NOW - 15 * 60_000}"
 LOOKS = {
     "now": Look(("now",)),
-    "schedules": Look(("schedules",), dialogs=("Pause …", "Resume …", "Run now …", "Delete …")),
+    "schedules": Look(("schedules",), dialogs=("Pause …", "Resume …", "Run now …", "Change …", "Delete …")),
+    "templates": Look(("templates",), dialogs=("New template …",)),
     "schedules of a search": Look(("schedules",), {"text": LINE, "task": TASK, "tag": NAME}, shows=""),
     "new schedule": Look(("schedules", "new"), shows=""),
     "edit": Look(("schedules", "default", NAME, "edit"), shows=NAME),

@@ -157,6 +157,7 @@ VIEWS: list[tuple[tuple[str, ...], dict[str, str], bool]] = [
     (("alerts",), {"tab": "channels"}, True),
     (("alerts",), {"tab": "windows"}, True),
     (("alerts",), {"tab": "log"}, False),
+    (("templates",), {}, True),
     (("limits",), {}, True),
     (("tenants",), {}, True),
     (("tenants", "default"), {}, True),

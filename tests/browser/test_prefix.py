@@ -17,7 +17,7 @@ from evenbeat.web.settings import read_settings
 from tests.browser.dashboard import Complaints, Dashboard, opened
 
 PREFIX = "/deep/prefix"
-MORE = ("Plan", "Limits", "Tenants", "Retention and repair", "Audit", "Tokens")
+MORE = ("Backfills", "Templates", "Plan", "Limits", "Tenants", "Retention and repair", "Audit", "Tokens")
 PAGES = ("Now", "Schedules", "Runs", "Timeline", "Nodes", "Queues", "Alerts", *MORE)
 
 

@@ -460,7 +460,7 @@ def test_a_viewer_finds_no_buttons_that_change_schedules(
     for role, actions, creates in (
         ("viewer", [], False),
         ("operator", ["Pause …", "Resume …", "Run now …"], False),
-        ("admin", ["Pause …", "Resume …", "Run now …", "Delete …"], True),
+        ("admin", ["Pause …", "Resume …", "Run now …", "Change …", "Delete …"], True),
     ):
         with opened(browser, guarded, complaints) as context:
             context.set_extra_http_headers({"Authorization": f"Bearer {guarded.token(role)}"})  # type: ignore[arg-type]

@@ -56,6 +56,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "nodes": (("nodes",), {}),
     "queues": (("queues",), {}),
     "backfills": (("backfills",), {}),
+    "templates": (("templates",), {}),
     "limits": (("limits",), {}),
     "plan": (("plan",), {}),
     "tenants": (("tenants",), {}),
@@ -103,6 +104,7 @@ def _written() -> FixedPast:
     )
     do("7h 59m", ben, partial(add, "digest", "0 */2 * * *", "mail", tenant="acme", tags=["mail"]))
     do("7h 58m", ben, partial(add, "import", "0 12 * * *", "csv.import", queue="slow"))
+    do("7h 57m", ana, partial(app.templates.set, "nightly", trigger="0 3 * * *", retries=3))
     do("7h", ana, partial(app.alerts.channels.add, "on-call", "webhook", "http://127.0.0.1:9/alerts"))
     do("6h 59m", ana, partial(app.alerts.rules.add, "failing", on=["failed"], to=["on-call"], tag="critical"))
     do("6h", ana, partial(app.alerts.rules.add, "missed", on=["missed"], to=["on-call"]))

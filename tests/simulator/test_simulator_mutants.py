@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
@@ -443,6 +443,30 @@ class OverstaysItsRate(BendsTheRules):
         return policy if rate is None else replace(policy, rate=replace(rate, period=2 * rate.period))
 
 
+class ForgetsTheCaughtUp(WatchedMemory):
+    """A resume that catches up moves the watermark, and its runs are lost."""
+
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        return super().put_schedules([self.without_runs(write) for write in writes])
+
+    def without_runs(self, write: Write) -> Write:
+        before, planned = self._schedules.get(write.planned.schedule.key), write.planned
+        is_resume = before is not None and before.state == "paused" and planned.schedule.state == "active"
+        return write._replace(planned=planned._replace(runs=())) if is_resume else write
+
+
+class CatchesUpTwice(ForgetsTheCaughtUp):
+    """A resume that catches up adds its runs, and leaves the watermark where the pause began."""
+
+    def without_runs(self, write: Write) -> Write:
+        before, planned = self._schedules.get(write.planned.schedule.key), write.planned
+        is_resume = before is not None and before.state == "paused" and planned.schedule.state == "active"
+        if before is None or not is_resume or not planned.runs:
+            return write
+        back = replace(planned.schedule, next_tick=before.next_tick, wake_at=before.next_tick)
+        return write._replace(planned=planned._replace(schedule=back))
+
+
 LIMIT_MUTANTS: tuple[type[WatchedMemory], ...] = (
     LimitsInSteps,
     CountsLeases,
@@ -483,6 +507,8 @@ MUTANTS: tuple[type[WatchedMemory], ...] = (
     CatchesUpAtOnce,
     RunsOldTicks,
     OverstaysItsRate,
+    ForgetsTheCaughtUp,
+    CatchesUpTwice,
 )
 
 

@@ -123,7 +123,11 @@ class User:
         random, token = self.random, self.node.token()
         chance = random.random()
         if row.state == "paused" and chance < 0.5:
-            return Wish("resume", lambda row, now, active: changes.resume(row, now, active))
+            # Drawn from the token, so that a seed's other choices stay as they are.
+            catch_up = crc32(token.encode()) % 2 == 0
+            return Wish(
+                "resume", lambda row, now, active: changes.resume(row, now, active, catch_up=catch_up)
+            )
         if chance < 0.15:
             trigger = random_trigger(random, now)
             wish = Wish("retrigger", lambda row, now, active: retriggered(row, trigger, now, active))

@@ -160,7 +160,8 @@ def test_a_dry_run_of_resume_says_what_becomes_of_the_missed_ticks(app: Schedule
     app.schedules.add("a", "every 10m", "t", paused=True)
     clock.pass_(60 * MINUTE)
     sentence = "The 6 ticks of the pause are skipped; it fires next at Mon 2026-03-02 09:10 +00:00."
-    assert printed("schedules", "resume", "a", "--dry-run") == f"{sentence}\n"
+    caught_up = "1 run starts at once for 6 ticks of the pause; it fires next at Mon 2026-03-02 09:10 +00:00."
+    assert printed("schedules", "resume", "a", "--dry-run") == f"{sentence}\nWith --catch-up: {caught_up}\n"
     document = answered("schedules", "resume", "a", "--dry-run", "--json")
     assert (document["resume"]["skipped"], document["resume"]["sentence"]) == (6, sentence)
     assert app.schedules.get("a").state == "paused"

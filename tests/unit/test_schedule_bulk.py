@@ -501,3 +501,113 @@ def test_bulk_changes_have_awaited_twins(app: Scheduler) -> None:
         ]
 
     assert asyncio.run(work()) == [2, 2, 2, 2]
+
+
+# -- update_all ----------------------------------------------------------------------------------------------
+
+
+def test_all_that_match_are_updated_and_the_others_stay(app: Scheduler) -> None:
+    before = {each.name: each for each in app.schedules.list()}
+    dry = app.schedules.update_all({"retries": 3, "queue": "batch"}, tag="billing", dry_run=True)
+    assert (dry.matched, dry.done, [each.name for each in dry.sample]) == (2, 0, ["bill-eu", "bill-us"])
+    done = app.schedules.update_all({"retries": 3, "queue": "batch"}, tag="billing")
+    assert [each.id for each in done.changed] == ["bill-eu", "bill-us"]
+    after = {each.name: each for each in app.schedules.list()}
+    assert {(after[name].retries, after[name].queue) for name in ("bill-eu", "bill-us")} == {(3, "batch")}
+    assert (after["clean"], after["digest"]) == (before["clean"], before["digest"])
+    assert app.schedules.get("other", tenant="acme").retries == 0
+
+
+def test_a_schedule_that_cannot_take_the_changes_stays_whole(app: Scheduler) -> None:
+    app.schedules.update("bill-us", catch_up="all")
+    done = app.schedules.update_all({"catch_up_limit": 5, "retries": 2}, tag="billing")
+    assert [each.id for each in done.changed] == ["bill-us"]
+    assert [(each.id, "has no effect" in each.why) for each in done.refused] == [("bill-eu", True)]
+    assert app.schedules.get("bill-eu").retries == 0
+
+
+def test_a_schedule_that_changes_before_its_update_is_matched_again(app: Scheduler, store: Contested) -> None:
+    def edit() -> None:
+        app.schedules.update("bill-eu", tags=[])
+        app.schedules.update("bill-us", priority="high")
+
+    store.overtake = edit
+    done = app.schedules.update_all({"retries": 3}, tag="billing")
+    assert [each.id for each in done.changed] == ["bill-us"]
+    assert [each.why for each in done.refused] == [
+        "schedule bill-eu has changed, and does not match any more"
+    ]
+    after = app.schedules.get("bill-us")
+    assert (after.retries, after.priority) == (3, 8)
+    assert app.schedules.get("bill-eu").retries == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        ({}, "changes"),
+        (None, "changes"),
+        ("retries", "changes"),
+        ({"retires": 3}, "retires"),
+        ({"paused": True}, "paused"),
+        ({"retries": -1}, "retries"),
+        ({"retries": 1 << 63}, "retries"),
+        ({"trigger": "0 0 31 2 *"}, "day of month"),
+    ],
+)
+def test_changes_that_say_nothing_or_are_unknown_are_refused(app: Scheduler, wanted: Any, field: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.schedules.update_all(wanted)
+    assert refused.value.field == field
+
+
+def test_a_bulk_update_fires_nothing_and_can_be_awaited(app: Scheduler) -> None:
+    done = asyncio.run(app.schedules.aupdate_all({"trigger": "every 5m"}, managed_by="api"))
+    assert done.done == 4
+    assert not app.runs.list()
+
+
+# -- patterns of names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("bill-*", ["bill-eu", "bill-us"]),
+        ("bill-?u", ["bill-eu"]),
+        ("*-us", ["bill-us"]),
+        ("[cd]*", ["clean", "digest"]),
+        ("[!b]*", ["clean", "digest"]),
+        ("digest", ["digest"]),
+        ("Bill-*", []),
+        ("bill", []),
+        ("*", ["bill-eu", "bill-us", "clean", "digest"]),
+    ],
+)
+def test_schedules_are_chosen_by_a_pattern_of_names(app: Scheduler, pattern: str, names: list[str]) -> None:
+    assert [each.name for each in app.schedules.list(name=pattern)] == names
+    assert app.schedules.delete_all(name=pattern, dry_run=True).matched == len(names)
+
+
+def test_a_pattern_with_a_prefix_reads_only_the_names_that_begin_with_it(
+    clock: VirtualClock, store: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_search, "_PAGE", 5)
+    app = Scheduler(store)
+    for number in range(30):
+        app.schedules.add(f"s{number:02}", every("1h"), "work")
+    store.limits.clear()
+    assert [each.name for each in app.schedules.list(name="s1*")] == [f"s1{digit}" for digit in range(10)]
+    assert len(store.limits) == 3
+    store.limits.clear()
+    assert len(app.schedules.list(name="s17")) == 1
+    assert len(store.limits) == 1
+    assert len(app.schedules.list(name="s2[0-4]", limit=3)) == 3
+    assert len(app.schedules.list(name="s1*", all_tenants=True)) == 10
+
+
+@pytest.mark.parametrize("pattern", ["", "a b", "%", "a" * 201, 7, "a\n"])
+def test_a_pattern_that_no_name_can_match_is_refused(app: Scheduler, pattern: Any) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.schedules.list(name=pattern)
+    assert refused.value.field == "name"

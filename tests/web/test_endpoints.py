@@ -493,7 +493,9 @@ def test_refusals_name_the_field_the_value_and_what_to_do(site: Site) -> None:
         assert (response.status_code, problem.get("field")) == (status, field), problem
     missing = site.request("POST", "schedules", json={"name": "a"})
     assert missing.status_code == 400
-    assert "trigger" in missing.json()["detail"]
+    assert "task" in missing.json()["detail"]
+    untimed = site.request("POST", "schedules", json={"name": "a", "task": "work"})
+    assert (untimed.status_code, untimed.json()["field"]) == (422, "trigger")
     for raw in (b"{", b"\xff", b"[]", b"null", b'{"name":"\\ud800"}', b"[" * 100_000):
         response = site.request(
             "POST", "schedules", content=raw, headers={"Content-Type": "application/json"}
@@ -629,7 +631,9 @@ def test_a_refusal_lists_the_choices_and_the_fields(site: Site) -> None:
     problem = assert_problem(
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.owner"
     )
-    assert problem["hint"] == "there are: text, state, task, tag, queue, managed_by, failing, late, names"
+    assert problem["hint"] == (
+        "there are: text, name, state, task, tag, queue, managed_by, template, failing, late, names"
+    )
     body = {"action": "pause", "filter": {"state": "off"}}
     problem = assert_problem(
         site.request("POST", "bulk/schedules", json=body), 400, "invalid-value", "filter.state"

@@ -26,6 +26,7 @@ from evenbeat.app.quarantine import Quarantine
 from evenbeat.app.retention import Retention
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules.schedules import Schedules
+from evenbeat.app.templates import Templates
 from evenbeat.app.tenants import Tenants
 from evenbeat.app.tokens import Tokens
 from evenbeat.cli.root import root
@@ -60,6 +61,7 @@ VERBS = (
     Verb("schedules.pause_all", "schedules pause", "POST /bulk/schedules"),
     Verb("schedules.resume_all", "schedules resume", "POST /bulk/schedules"),
     Verb("schedules.run_all", "schedules run", "POST /bulk/schedules"),
+    Verb("schedules.update_all", "schedules update", "POST /bulk/schedules"),
     Verb("schedules.delete_all", "schedules delete", "POST /bulk/schedules"),
     Verb("schedules.next_run", "schedules show", "GET /schedules/{name}"),
     Verb("schedules.preview", "schedules show", "GET /schedules/{name}/ticks"),
@@ -119,6 +121,10 @@ VERBS = (
     Verb("limits.get", "limits show", "GET /limits"),
     Verb("limits.set", "limits set", "POST /limits"),
     Verb("limits.remove", "limits remove", "DELETE /limits"),
+    Verb("templates.list", "templates list", "GET /templates"),
+    Verb("templates.get", "templates show", "GET /templates/{name}"),
+    Verb("templates.set", "templates set", "POST /templates"),
+    Verb("templates.delete", "templates delete", "DELETE /templates/{name}"),
     Verb("alerts.rules.list", "alerts list", "GET /alerts/rules"),
     Verb("alerts.rules.add", "alerts add", "POST /alerts/rules"),
     Verb("alerts.rules.get", "alerts show", "GET /alerts/rules/{name}"),
@@ -221,6 +227,7 @@ CLI_NAMES = {
     "expr": "trigger",
     "metrics_schedules": "schedules",
 }
+CLI_NAMES |= {"name_pattern": "name", "of_task": "task", "in_queue": "queue", "from_template": "template"}
 # Python's name of an id or name that the path has.
 PATH_NAMES = {"{name}": "name", "{id}": "id"}
 
@@ -236,6 +243,7 @@ NOT_IN_CLI = {
     "plan schedules": "a shell names a file",
     "apply schedules": "a shell names a file",
     "apply plan": "the command applies the plan that it has shown",
+    "schedules.update_all changes": "a flag for each of them",
     "schedules.run_now id": "makes a repeated call add nothing; a person sees whether it worked",
     "schedules.backfill order": "--newest-first",
     "schedules.preview schedule": "the argument NAME",
@@ -285,6 +293,7 @@ MORE_IN_CLI = {
     "plan app": "over REST, the server's own app",
     "apply app": "over REST, the server's own app",
     "schedules update no_payload": "null over REST, None in Python",
+    "schedules update no_template": "null over REST, None in Python",
     "schedules update no_timeout": "null over REST, None in Python",
     "schedules update no_max_concurrent": "null over REST, None in Python",
     "schedules backfill newest_first": "the order newest",
@@ -332,6 +341,7 @@ _FACADES: dict[str, type] = {
     "tenants.": Tenants,
     "tokens.": Tokens,
     "limits.": RunLimits,
+    "templates.": Templates,
     "audit.": Audit,
     "quarantine.": Quarantine,
     "retention.": Retention,
@@ -414,6 +424,14 @@ def rest_parameters(route: Endpoint) -> set[str]:
     return found
 
 
+def changes_of(route: Endpoint) -> set[str]:
+    """Return the fields of the changes in the body of a bulk update; a shell has a flag for each."""
+    if "changes" not in route.body.__struct_fields__:
+        return set()
+    changes = get_args(get_type_hints(route.body)["changes"])[0]
+    return set(changes.__struct_fields__)
+
+
 def listed(exceptions: dict[str, str], subject: str, name: str) -> bool:
     return f"{subject} {name}" in exceptions or f"* {name}" in exceptions
 
@@ -443,7 +461,9 @@ def choices_in_cli() -> dict[tuple[str, str], set[str]]:
     for verb in VERBS:
         for parameter in COMMANDS[verb.cli].params:
             name = str(parameter.name)
-            if isinstance(parameter.type, click.Choice) and name in rest_parameters(ROUTES[verb.rest]):
+            route = ROUTES[verb.rest]
+            names = rest_parameters(route) | changes_of(route)
+            if isinstance(parameter.type, click.Choice) and name in names:
                 found.setdefault((verb.rest, name), set()).update(parameter.type.choices)
     return found
 

@@ -21,7 +21,7 @@ _log = logging.getLogger("evenbeat.app.code_only")
 
 def is_code_only(task: Task[..., Any], mode: ScheduleMode) -> bool:
     """Return whether the schedule of a task has no row; ``mode`` is that of the node."""
-    if task.trigger is None:
+    if not task.is_scheduled:
         return False
     return mode == "code" if task.durable is None else not task.durable
 

@@ -10,6 +10,7 @@ import msgspec
 
 from evenbeat.app.code_only import checked_code_schedule, delete_row, is_code_only
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted
+from evenbeat.app.inheriting import follow_template
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, ScheduleRecord
@@ -51,12 +52,15 @@ class Declarations:
             if attempt.write(first.completed(planned, attempt)):
                 break
         assert attempt.view is not None
+        made = attempt.view
+        if wanted.template:
+            made = follow_template(self._rows, wanted.tenant, wanted.name) or made
         if replaced:
             _log.warning(
                 "the code's definition of a schedule changed and replaced an edit by hand",
                 extra={"schedule_id": wanted.name, "tenant": wanted.tenant, "replaced": replaced},
             )
-        return attempt.view
+        return made
 
     def declare_task(self, task: Task[..., Any]) -> Schedule:
         """Declare the schedule that a task was decorated with. A node does so when it starts."""
@@ -68,7 +72,7 @@ class Declarations:
         keys: list[tuple[str, str]] = []
         code_only: list[ScheduleRecord] = []
         for task in tasks:
-            if task.trigger is not None:
+            if task.is_scheduled:
                 schedule = self.declare_by_mode(task, settings)
                 if schedule is None:
                     keys.append((self._rows.session.tenant, task.name))

@@ -74,7 +74,7 @@ class DeclaredSchedules:
         kept = _Kept(name, trigger, task, payload, tenant, options)
         record = self._of_code(kept)
         decorated = self._session.tasks.get(name)
-        is_taken = decorated is not None and decorated.trigger is not None and record.tenant == self._tenant
+        is_taken = decorated is not None and decorated.is_scheduled and record.tenant == self._tenant
         if is_taken or record.key in self._kept:
             raise InvalidValue(
                 f"name {shown(name)} is that of a schedule that the code declares already",
@@ -89,12 +89,12 @@ class DeclaredSchedules:
         return [
             Wanted(self.of_task(task))
             for task in self._session.tasks
-            if task.trigger is not None and not is_code_only(task, self._mode)
+            if task.is_scheduled and not is_code_only(task, self._mode)
         ]
 
     def of_task(self, task: Task[..., Any]) -> ScheduleRecord:
         """Return the schedule that a task was decorated with."""
-        assert task.trigger is not None
+        assert task.is_scheduled
         made = new_schedule(self._session, task.name, task.trigger, task, None, None, task.policies)
         return _owned(made, self.owner_of_code)
 

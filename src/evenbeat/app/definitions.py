@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from msgspec.structs import replace
+
 from evenbeat.app.acting import current_actor
+from evenbeat.app.inheriting import changed_heir, definition_fields, new_heir, read_names
 from evenbeat.app.session import AppSession
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.json_text import from_json
-from evenbeat.core.options import NEW_SCHEDULE
-from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
+from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
+from evenbeat.core.records import Execution, ScheduleRecord
 from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.presence import live_nodes
+from evenbeat.rules.inheritance import INHERITABLE
 from evenbeat.tasks.options import NewScheduleOptions, ScheduleOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
@@ -26,18 +30,26 @@ class ScheduleChanges(ScheduleOptions, total=False):
     task: Task[..., Any] | Call | str
     trigger: Trigger | str
     payload: Mapping[str, Any] | None
+    template: str | None
+    """None: it inherits from no template any more, and its options stay as they are."""
+    inherit: Iterable[str]
+    """Options that are not its own any more, and get the values of its template."""
+
+
+CHANGEABLE = (*SCHEDULE, "task", "trigger", "payload", "template", "inherit")
 
 
 def new_schedule(
     session: AppSession,
     name: str,
-    trigger: Trigger | str,
-    task: Task[..., Any] | Call | str,
+    trigger: Trigger | str | None,
+    task: Task[..., Any] | Call | str | None,
     payload: Mapping[str, Any] | None,
     tenant: str | None,
     options: NewScheduleOptions,
 ) -> ScheduleRecord:
-    """Return the record of a schedule that is to be created or declared."""
+    """Return the record of a schedule that is to be created or declared. Its trigger may come from its
+    template, which ``@name`` in the place of a trigger names, too."""
     refuse_unknown(options, NEW_SCHEDULE, "a schedule")
     is_paused, note = options.get("paused", False), options.get("note", "")
     if note and not is_paused:
@@ -47,21 +59,29 @@ def new_schedule(
             value=note,
             hint="add paused=True, or use description",
         )
+    owner = session.tenant_of(tenant)
+    trigger, template = read_names(session, owner, trigger, options.get("template"))
+    if task is None:
+        raise InvalidValue(
+            "a schedule has a task", field="task", value=None, hint="give the task that it runs, or its name"
+        )
     task_name, text, local = session.call(task, payload)
     fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
-    base = Execution() if local is None else local.execution
-    fields |= read_schedule_fields(options, base, CatchUp())
-    return ScheduleRecord(
-        tenant=session.tenant_of(tenant),
+    bare = ScheduleRecord(
+        tenant=owner,
         name=name,
         task=task_name,
-        trigger=str(check_trigger(trigger, "trigger")),
+        trigger="" if trigger is None else str(check_trigger(trigger, "trigger")),
         payload=text,
         state="paused" if is_paused else "active",
         pause_note=note,
         paused_by=current_actor().name if is_paused else "",
+        execution=Execution() if local is None else local.execution,
         **fields,
     )
+    if template is not None:
+        bare = new_heir(session, bare, template, [each for each in INHERITABLE if each in options])
+    return replace(bare, **read_schedule_fields(options, bare.execution, bare.catch_up))
 
 
 def task_warnings(session: AppSession, task: str) -> tuple[ChangeWarning, ...]:
@@ -90,6 +110,9 @@ def unknown_task(session: AppSession, task: str) -> tuple[str, str | None] | Non
 def changed_fields(session: AppSession, row: ScheduleRecord, changed: ScheduleChanges) -> dict[str, Any]:
     """Return the fields of the record that ``update`` changes, with their new values."""
     fields: dict[str, Any] = {}
+    if row.template or "template" in changed or "inherit" in changed:
+        row = changed_heir(session, row, changed)
+        fields |= definition_fields(row)
     if "trigger" in changed:
         fields["trigger"] = str(check_trigger(changed["trigger"], "trigger"))
     if "task" in changed or "payload" in changed:

@@ -234,7 +234,7 @@ class ScheduleRows:
 
     def not_found(self, name: str, tenant: str) -> ScheduleNotFound:
         task = self.session.tasks.get(name)
-        decorated = task is not None and task.trigger is not None and tenant == self.session.tenant
+        decorated = task is not None and task.is_scheduled and tenant == self.session.tenant
         hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
         if decorated and task is not None and task.durable is False:
             hint = "it is in the code only: durable=True gives it a row"

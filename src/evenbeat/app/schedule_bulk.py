@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from evenbeat.app.bulk import Answers, act_on_all, batches
 from evenbeat.app.rows import ScheduleRows, audited_write
-from evenbeat.app.schedule_search import ScheduleSearch
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
@@ -20,6 +19,15 @@ from evenbeat.rules.changes import is_long
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import Write, check_limit
 
+
+class Search(Protocol):
+    """Finds the schedules of a bulk change."""
+
+    def pages(self) -> Iterator[list[ScheduleRecord]]: ...
+    def matches(self, row: ScheduleRecord) -> bool:
+        """Return whether a row that was found still matches."""
+
+
 Decide: TypeAlias = Callable[[ScheduleRecord, Instant], Planned | None]
 """Plans the change of one schedule; None if nothing is to change. It may refuse by an error."""
 
@@ -28,7 +36,7 @@ class BulkChange(NamedTuple):
     """A change of every schedule that a search finds."""
 
     rows: ScheduleRows
-    search: ScheduleSearch
+    search: Search
     action: AuditAction
     decide: Decide
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, get_args
 
@@ -13,13 +14,16 @@ from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.schedule_filters import (
     LATE_AFTER,
+    NAME_GLOB,
     ScheduleCriteria,
     entry_of,
+    fixed_prefix,
     is_failing,
     is_late,
     matching,
 )
 from evenbeat.stores.base import ScheduleQuery
+from evenbeat.stores.pages import write_position
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
 
@@ -31,11 +35,16 @@ _PAGE = 500
 class ScheduleFilter(TypedDict, total=False):
     """Selects schedules."""
 
+    name: str | None
+    """A pattern of names: ``report-*``. ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of
+    these; upper and lower case differ."""
     text: str | None
     """In the name, the task, a tag or the description, in upper or lower case."""
     task: Task[..., Any] | str | None
     queue: str | None
     tag: str | None
+    template: str | None
+    """The template from which it inherits."""
     managed_by: str | None
     """``code`` for schedules of decorated tasks, else ``api``."""
     failing: bool | None
@@ -55,7 +64,7 @@ class BulkFilter(ScheduleFilter, total=False):
 
 FILTER = tuple(BulkFilter.__annotations__)
 # The store does not compare these, so a page of few rows might have none that match.
-_COMPARED_HERE = ("text", "queue", "tag", "managed_by", "failing", "late")
+_COMPARED_HERE = ("name", "text", "queue", "tag", "managed_by", "template", "failing", "late")
 
 
 class ScheduleSearch:
@@ -65,11 +74,12 @@ class ScheduleSearch:
         self, session: AppSession, chosen: BulkFilter, states: tuple[ScheduleState, ...] | None = None
     ) -> None:
         refuse_unknown(chosen, FILTER, "a filter of schedules")
-        for name in ("text", "queue", "tag", "managed_by"):
+        for name in ("text", "queue", "tag", "managed_by", "template"):
             if chosen.get(name) is not None:
                 check_text(name, chosen.get(name))
         for name in ("failing", "late"):
             _check_flag(name, chosen.get(name))
+        pattern = _read_pattern(chosen.get("name"))
         names = _read_names(chosen)
         task = chosen.get("task")
         self._store = session.store()
@@ -77,7 +87,9 @@ class ScheduleSearch:
         self._criteria = ScheduleCriteria(
             tenant=None if chosen.get("all_tenants") else session.tenant_of(chosen.get("tenant")),
             task=task.name if isinstance(task, Task) else task,
+            name=pattern,
             text=chosen.get("text"),
+            template=chosen.get("template"),
             queue=chosen.get("queue"),
             tag=chosen.get("tag"),
             managed_by=chosen.get("managed_by"),
@@ -93,6 +105,14 @@ class ScheduleSearch:
         )
         if states is not None:
             self._query = replace(self._query, states=states)
+        # All names that match begin with this: other rows of the tenant need not be read.
+        self._prefix = "" if pattern is None or self._criteria.tenant is None else fixed_prefix(pattern)
+        if self._prefix and pattern == self._prefix:
+            self._query = replace(self._query, name=pattern)
+        elif self._prefix and self._query.keys is None:
+            # A position right before the prefix: no name has a ~, which sorts behind all that names have.
+            before = (self._criteria.tenant, self._prefix[:-1] + chr(ord(self._prefix[-1]) - 1) + "~")
+            self._query = replace(self._query, cursor=write_position(before))
 
     def matches(self, row: ScheduleRecord) -> bool:
         """Return whether the row still matches. The state of a damaged row is unknown."""
@@ -109,9 +129,12 @@ class ScheduleSearch:
         while True:
             page = self._store.find_schedules(query)
             yield self._matching(page.items)
-            if page.cursor is None:
+            if page.cursor is None or self._is_past(page.items[-1].name):
                 return
             query = replace(query, cursor=page.cursor)
+
+    def _is_past(self, name: str) -> bool:
+        return bool(self._prefix) and name > self._prefix and not name.startswith(self._prefix)
 
     def _matching(self, rows: Sequence[ScheduleRecord]) -> list[ScheduleRecord]:
         entries = {row.key: entry_of(row) for row in rows}
@@ -150,6 +173,23 @@ def _read_names(chosen: BulkFilter) -> tuple[str, ...] | None:
             hint="change them in several calls, or choose them by a tag or a text",
         )
     return tuple(names)
+
+
+_LONGEST_PATTERN = 200
+
+
+def _read_pattern(pattern: object) -> str | None:
+    if pattern is None:
+        return None
+    is_short = isinstance(pattern, str) and len(pattern) <= _LONGEST_PATTERN
+    if not (isinstance(pattern, str) and is_short and re.fullmatch(NAME_GLOB, pattern)):
+        raise InvalidValue(
+            f"name {shown(pattern)} is not a pattern of names",
+            field="name",
+            value=pattern,
+            hint='write it like "report-*": letters, digits, _ - . : and * ? [ ]',
+        )
+    return pattern
 
 
 def _keys(tenant: str, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

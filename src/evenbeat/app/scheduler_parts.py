@@ -22,6 +22,7 @@ from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.runs import Runs
 from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.app.session import AppSession
+from evenbeat.app.templates import Templates
 from evenbeat.app.tenants import Tenants
 from evenbeat.app.tokens import Tokens
 from evenbeat.config import default_store
@@ -79,6 +80,7 @@ class SchedulerParts:
         self._attention = AttentionReader(self._session.store)
         self.tokens = Tokens(self._session)
         self.limits = RunLimits(self._session)
+        self.templates = Templates(self._session, rows)
         self.tenants = Tenants(self._session, self._figures, quotas, self.tokens)
         self._lifecycle.why = self._why_incident
 

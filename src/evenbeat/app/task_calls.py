@@ -72,10 +72,10 @@ class TaskCalls(SchedulerParts):
     ) -> Any:
         """Register a function as a task, by its name or another one.
 
-        With a ``schedule``, a node declares a schedule of the same name when it starts. A ``def`` runs in a
-        thread, an ``async def`` on the event loop; ``executor="process"`` gives a ``def`` a process of its
-        own. Options are defaults of all its runs (retries, backoff, timeout, queue, priority) and policies of
-        its schedule (catch_up, overlap, spread, …).
+        With a ``schedule``, or a ``template`` that has a trigger, a node declares a schedule of the same name
+        when it starts. A ``def`` runs in a thread, an ``async def`` on the event loop;
+        ``executor="process"`` gives a ``def`` a process of its own. Options are defaults of all its runs
+        (retries, backoff, timeout, queue, priority) and policies of its schedule (catch_up, overlap, …).
 
         ``retry_on`` names the exception classes after which a run is retried: any other error fails it at
         once. ``give_up_on`` names those that fail it at once, and overrides ``retry_on``. Subclasses count.
@@ -91,7 +91,7 @@ class TaskCalls(SchedulerParts):
             check_unique(unique)
         refuse_unknown(options, NEW_SCHEDULE, "a task")
         policies = {key: value for key, value in options.items() if key not in RUN}
-        if policies and schedule is None:
+        if policies and schedule is None and options.get("template") is None:
             raise InvalidValue(
                 f"{min(policies)} is about a schedule, and there is none",
                 field=min(policies),
@@ -134,7 +134,7 @@ class TaskCalls(SchedulerParts):
             if self.node is not None:
                 # Registered while a node runs: it learns at once what it would have found at its start.
                 self.node.add_task(task)
-                if task.trigger is not None:
+                if task.is_scheduled:
                     code_only = self._declarations.declare_by_mode(task, self.node.settings)
                     self.node.add_schedule((self._session.tenant, task.name), code_only)
             return task

@@ -45,6 +45,10 @@ class Root(Reporting, LazyGroup):
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
             "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry, cancel and move runs."),
             "backfills": Lazy("evenbeat.cli.commands.backfills", "List, show and cancel backfills."),
+            "templates": Lazy(
+                "evenbeat.cli.commands.templates",
+                "Named sets of options that schedules inherit: list, show, set and delete them.",
+            ),
             "plan": Lazy(
                 "evenbeat.cli.commands.plan", "Show what a deploy would change about the schedules."
             ),

@@ -14,7 +14,12 @@ from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import added
 from evenbeat.cli.output import json_option
-from evenbeat.cli.schedule_filter import is_narrowed, read_filter, schedule_filter_options
+from evenbeat.cli.schedule_filter import (
+    filter_options_of_update,
+    is_narrowed,
+    read_filter,
+    schedule_filter_options,
+)
 from evenbeat.cli.store_input import complete_schedule, store_options
 from evenbeat.core.results import BulkResult, Schedule
 
@@ -42,7 +47,7 @@ class BulkFlags(NamedTuple):
 
 
 def schedule_bulk_options(
-    action: ScheduleAction, yes_help: str = "With --all: don't ask."
+    action: ScheduleAction, yes_help: str = "With --all: don't ask.", *, of_update: bool = False
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that adds the name and all options of the action's command."""
     return added(
@@ -55,7 +60,7 @@ def schedule_bulk_options(
             type=click.Choice(action.states),
             help=f"With --all: only schedules in this state.  [default: {action.default_states}]",
         ),
-        schedule_filter_options,
+        filter_options_of_update if of_update else schedule_filter_options,
         limit_option("schedule"),
         click.option("--yes", "-y", is_flag=True, help=yes_help),
         store_options,
@@ -63,11 +68,11 @@ def schedule_bulk_options(
     )
 
 
-def read_bulk_flags(name: str | None, given: dict[str, Any]) -> BulkFlags:
+def read_bulk_flags(name: str | None, given: dict[str, Any], *, of_update: bool = False) -> BulkFlags:
     """Return the options of ``--all``; refuse them beside a name, and a command with neither."""
     if given["every"] == (name is not None):
         raise click.UsageError("give the name of a schedule, or --all")
-    narrowing = read_filter(given)
+    narrowing = read_filter(given, of_update=of_update)
     chosen: dict[str, Any] = {**narrowing}
     if name is not None and (given["state"] or chosen["all_tenants"] or is_narrowed(narrowing)):
         raise click.UsageError("options that match schedules go with --all")

@@ -200,6 +200,12 @@ NEW_SCHEDULE: Options = {
             help="Create the schedule paused: it waits to be resumed.",
         ),
         Option(name="note", kind="text", default="", default_words="", help="Why the schedule is paused."),
+        Option(
+            name="template",
+            kind="label",
+            is_optional=True,
+            help="The template from which it inherits the options that are not given, such as `workdays`.",
+        ),
     ),
 }
 

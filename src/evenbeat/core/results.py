@@ -107,6 +107,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether code declares it: by ``declare``, or with a decorated task."""
     edited: dict[str, Any]
     """Options that were edited by hand since the declaration: their names, and the values in the code."""
+    template: str | None
+    """The template from which it inherits; None without one."""
+    inherited: tuple[str, ...]
+    """The options whose values come from the template; the others are its own."""
     damage: str
     """Why parts of the stored row can't be read; empty if all of it can."""
     revision: int
@@ -359,7 +363,7 @@ class ResumePreview(msgspec.Struct, frozen=True, kw_only=True):
     coalesced: int
     """How many of them a later run stands for."""
     runs: int
-    """How many runs it adds at once: only if the end of the pause has passed already."""
+    """How many runs it adds at once: with ``catch_up``, or if the end of the pause has passed already."""
     skipped: int
     """How many of them it records as skipped."""
     next_run: datetime | None

@@ -33,7 +33,8 @@ def resume_preview(
     if planned is None:
         words = [f"A resume does nothing: the schedule is {before.state}"]
     else:
-        words = [*_words(before, skipped, runs, coalesced, left, zone)] or ["No tick was missed in the pause"]
+        words = [*_words(before, skipped, runs, coalesced, left, zone, now)]
+        words = words or ["No tick was missed in the pause"]
     if not left:
         words.append(
             "it has no tick to come" if next_run is None else f"it fires next at {_time(next_run, zone)}"
@@ -49,7 +50,13 @@ def resume_preview(
 
 
 def _words(
-    before: ScheduleRecord, skipped: Counter[Reason], runs: int, coalesced: int, left: int, zone: tzinfo
+    before: ScheduleRecord,
+    skipped: Counter[Reason],
+    runs: int,
+    coalesced: int,
+    left: int,
+    zone: tzinfo,
+    now: Instant,
 ) -> Iterator[str]:
     """Yield what becomes of the missed ticks."""
     paused = skipped["paused"]
@@ -57,10 +64,12 @@ def _words(
         one, many = "The tick of the pause is", f"The {paused:,} ticks of the pause are"
         yield f"{one if paused == 1 else many} skipped"
     if runs:
-        # Nodes have not noticed yet that the pause is over.
-        end = "" if before.paused_until is None else f" at {_time(before.paused_until, zone)}"
         ticks = count(runs + coalesced, "tick")
-        yield f"{count(runs, 'run starts', 'runs start')} at once for {ticks} since the pause ended{end}"
+        since = "of the pause"
+        if before.paused_until is not None and before.paused_until <= now:
+            # Nodes have not noticed yet that the pause is over.
+            since = f"since the pause ended at {_time(before.paused_until, zone)}"
+        yield f"{count(runs, 'run starts', 'runs start')} at once for {ticks} {since}"
     for reason, number in sorted(skipped.items()):
         if reason != "paused":
             why = skip_reason(reason, number, before.overlap)

@@ -13,6 +13,7 @@ deleted, too. The ticks that it has missed can't be counted: the ledger then nam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ from evenbeat.rules.firing import (
     skipped_ticks,
     without_pause,
 )
+from evenbeat.rules.inheritance import inheritance_of, write_inheritance
+from evenbeat.rules.templates import inherit
 from evenbeat.rules.ticks import readable_trigger, trigger_of
 from evenbeat.triggers import At, Every, parse_trigger
 
@@ -91,8 +94,16 @@ def declare(
     return _change(previous, wanted, now, active)
 
 
-def reset(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
-    """Change the schedule back to its last declaration; None if nothing differs."""
+def reset(
+    schedule: ScheduleRecord,
+    now: Instant,
+    active: tuple[Active, ...] = (),
+    template: Mapping[str, Any] | None = None,
+) -> Planned | None:
+    """Change the schedule back to its last declaration; None if nothing differs.
+
+    ``template`` has the options of the template that the declaration names.
+    """
     if not schedule.declared:
         raise InvalidValue(
             f"schedule {schedule.name} was never declared",
@@ -100,7 +111,15 @@ def reset(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (
             value=schedule.name,
             hint="update it instead: there is no declaration to go back to",
         )
-    return change(schedule, read_definition(schedule.declared), now, active)
+    fields = read_definition(schedule.declared)
+    inheritance = inheritance_of(fields["template"])
+    if inheritance is not None:
+        if not fields["trigger"]:  # it is inherited, too
+            fields["trigger"] = schedule.trigger
+            fields["template"] = write_inheritance(replace(inheritance, base={"trigger": None}))
+        whole = inherit(replace(schedule, **fields), inheritance.name, template or {})
+        fields = {each: getattr(whole, each) for each in fields}
+    return change(schedule, fields, now, active)
 
 
 def change(
@@ -182,15 +201,23 @@ def pause(
     return planned._replace(schedule=_revised(paused, now))
 
 
-def resume(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
+def resume(
+    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (), *, catch_up: bool = False
+) -> Planned | None:
     """Resume a paused schedule with its first tick after now, and record the ticks of the pause as skipped.
 
-    None if it is not paused. If the pause has ended already, and its backlog is long, nodes fire the rest of
-    it.
+    With ``catch_up``, the catch-up and overlap policies decide what becomes of the ticks of the pause, as
+    after a time without nodes. A pause whose end has passed is over: its own ticks are skipped either way.
+
+    None if it is not paused. If a backlog is long, nodes fire the rest of it.
     """
     _check_readable(schedule)
     if schedule.state != "paused":
         return None
+    is_over = schedule.paused_until is not None and schedule.paused_until <= now
+    if catch_up and not is_over and (schedule.next_tick or now + 1) <= now:
+        # The watermark stayed at the first tick of the pause: as an active row, they are all overdue.
+        schedule = replace(without_pause(schedule), wake_at=schedule.next_tick)
     # Not unfinished: the pause is over, and a second part would find nothing to resume.
     planned = _fire_overdue(schedule, now, active, keep_waiting=True)._replace(unfinished=False)
     if planned.schedule.state != "paused":  # the end of the pause has passed

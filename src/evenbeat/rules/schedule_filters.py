@@ -5,7 +5,9 @@ Lists and bulk changes in Python, on the command line and over HTTP all use this
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
+from fnmatch import translate
 from functools import lru_cache
 from sys import intern
 from typing import TypeAlias, cast
@@ -14,6 +16,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord, ScheduleState, Statistics
+from evenbeat.rules.inheritance import template_of
 from evenbeat.rules.ownership import kind_of
 
 Key: TypeAlias = tuple[str, str]
@@ -21,6 +24,9 @@ Key: TypeAlias = tuple[str, str]
 
 LATE_AFTER = 30_000
 """How long after its wake-up a schedule counts as late, in ms."""
+
+NAME_GLOB = r"^[A-Za-z0-9_.:*?!\[\]-]+$"
+"""The characters of a pattern of names: those of names, and those that stand for others."""
 
 # Stands between the fields, so that no search matches across two of them.
 _BETWEEN = "\0"
@@ -37,6 +43,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     managed_by: str
     trigger: str
     tags: tuple[str, ...]
+    template: str
+    """The name of its template; empty without one."""
     text: str
     """Name, task, tags and description in lower case."""
     generation: int
@@ -57,10 +65,13 @@ class ScheduleCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """Found in the name, the task, the tags or the description, in upper or lower case."""
     tenant: str | None = None
     state: ScheduleState | None = None
+    name: str | None = None
+    """A pattern of names: ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of these."""
     task: str | None = None
     tag: str | None = None
     queue: str | None = None
     managed_by: str | None = None
+    template: str | None = None
     failing: bool | None = None
     late: bool | None = None
     """Whether it is one of the late schedules, whose keys the caller has."""
@@ -78,6 +89,7 @@ def entry_of(record: ScheduleRecord) -> Entry:
         managed_by=intern(kind_of(record.managed_by)),
         trigger=_shared(record.trigger),
         tags=_words(record.tags),
+        template=intern(template_of(record.template)),
         text=_BETWEEN.join(searched).casefold(),
         generation=record.generation,
         revision=record.revision,
@@ -115,6 +127,12 @@ def matching(found: list[Entry], criteria: ScheduleCriteria, late: Set[Key]) -> 
     if criteria.managed_by is not None:
         managed_by = criteria.managed_by
         found = [entry for entry in found if entry.managed_by == managed_by]
+    if criteria.template is not None:
+        template = criteria.template
+        found = [entry for entry in found if entry.template == template]
+    if criteria.name is not None:
+        is_match = re.compile(translate(criteria.name)).match
+        found = [entry for entry in found if is_match(entry.name)]
     if criteria.failing is not None:
         failing = criteria.failing
         found = [entry for entry in found if entry.failing is failing]
@@ -128,6 +146,11 @@ def matching(found: list[Entry], criteria: ScheduleCriteria, late: Set[Key]) -> 
         text = criteria.text.casefold()
         found = [entry for entry in found if text in entry.text]
     return found
+
+
+def fixed_prefix(pattern: str) -> str:
+    """Return the characters with which all names begin that match the pattern."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
 
 
 @lru_cache(maxsize=4096)

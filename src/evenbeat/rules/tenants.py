@@ -8,6 +8,7 @@ from evenbeat.core.records import Record
 from evenbeat.core.tenants import MOST_QUOTA, Quota
 from evenbeat.rules.alert_records import CHANNEL, INCIDENT, LOG, PAST, PENDING, RULE, SIGNAL, WINDOW
 from evenbeat.rules.backfills import KINDS as BACKFILLS
+from evenbeat.rules.templates import TEMPLATE
 
 QUOTA = "quota"
 """The kind of the record with a tenant's quota. It has the tenant of the quota, and the key KEY."""
@@ -15,7 +16,7 @@ KEY = "quota"
 DEFAULT = "default"
 """The tenant with which the store also keeps what belongs to no tenant, such as tokens and limits."""
 
-_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA, *BACKFILLS)
+_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", TEMPLATE, QUOTA, *BACKFILLS)
 _OF_OTHERS = (RULE, CHANNEL, WINDOW, SIGNAL, INCIDENT, PAST, PENDING, LOG, "retention")
 
 

@@ -65,6 +65,7 @@ class NewScheduleOptions(ScheduleOptions, total=False):
 
     paused: bool
     note: str
+    template: str | None
 
 
 # The names that other schedulers use.

@@ -84,8 +84,13 @@ class Task(Generic[P, R]):
         self._aenqueue = twin(self._enqueue)
         self._signature, self.wants_run = _read_signature(function, name)
         self._conversion = conversion.Signature(name, function, self._signature)
-        if trigger is not None:
+        if self.is_scheduled:
             self._check_scheduled()
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a node declares a schedule of its name: it has a trigger, or a template that has one."""
+        return self.trigger is not None or self.policies.get("template") is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.wants_run is not None:

@@ -102,6 +102,7 @@ class VirtualScheduler:
         self.alerts = app.alerts
         self.tokens = app.tokens
         self.limits = app.limits
+        self.templates = app.templates
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues
@@ -199,7 +200,7 @@ class VirtualScheduler:
     def _declare(self) -> None:
         """Declare the schedules of decorated tasks, each once: later changes by the test stay."""
         for task in self.tasks:
-            if task.trigger is not None and task.name not in self._declared:
+            if task.is_scheduled and task.name not in self._declared:
                 self._declared.add(task.name)
                 code_only = self._declarations.declare_by_mode(task, self.app.node_settings())
                 if code_only is not None:

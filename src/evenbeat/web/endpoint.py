@@ -103,7 +103,7 @@ class Endpoint(NamedTuple):
     @property
     def changes_schedules(self) -> bool:
         """Whether a request to it may change schedules."""
-        return self.method != "GET" and "schedules" in self.path.split("/")
+        return self.method != "GET" and not {"schedules", "templates"}.isdisjoint(self.path.split("/"))
 
     @property
     def group(self) -> str:

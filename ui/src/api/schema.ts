@@ -185,12 +185,16 @@ export interface BulkRunsResult {
 export interface BulkScheduleFilter {
   /** Part of the name, description, task or a tag. */
   text?: string;
+  /** A pattern of names: `report-*`. `*` stands for any characters, `?` for one; upper and lower case differ. */
+  name?: string;
   state?: "active" | "finished" | "paused";
   task?: string;
   tag?: string;
   queue?: string;
   /** `code`: schedules that the code declares; `file`: those of a file; `api`: the others. */
   managed_by?: "api" | "code" | "file";
+  /** The template from which it inherits. */
+  template?: string;
   /** Whether its last run failed. */
   failing?: boolean;
   /** Whether it should have fired more than 30 s ago. */
@@ -201,11 +205,14 @@ export interface BulkScheduleFilter {
 
 /** What to do with the schedules that match. */
 export interface BulkSchedules {
-  action: "delete" | "pause" | "resume" | "run";
+  action: "delete" | "pause" | "resume" | "run" | "update";
   filter: BulkScheduleFilter;
   note?: string;
   /** RFC 3339, or a duration from now, like 2h. */
   until?: string;
+  /** The catch-up policy decides about the ticks of the pause, instead of skipping them. */
+  catch_up?: boolean;
+  changes?: ScheduleChanges;
   dry_run?: boolean;
   limit?: number;
 }
@@ -279,6 +286,8 @@ export interface DeclaredSchedule {
   paused?: boolean;
   /** Why the schedule is paused. */
   note?: string;
+  /** The template from which it inherits the options that are not given, such as workdays. */
+  template?: string | null;
 }
 
 export interface Deliveries {
@@ -610,8 +619,8 @@ export interface NewRun {
 
 export interface NewSchedule {
   name: string;
-  /** `0 9 * * mon-fri tz=Europe/Berlin`, `every 10m`. */
-  trigger: string;
+  /** Needed unless the template has one. `0 9 * * mon-fri`. */
+  trigger?: string;
   task: string;
   payload?: { [key: string]: unknown } | null;
   /** RFC 3339, or a duration from now, like 2h. */
@@ -659,6 +668,8 @@ export interface NewSchedule {
   paused?: boolean;
   /** Why the schedule is paused. */
   note?: string;
+  /** The template from which it inherits the options that are not given, such as workdays. */
+  template?: string | null;
 }
 
 export interface NewToken {
@@ -863,6 +874,12 @@ export interface Reschedule {
   at: string;
 }
 
+/** How to resume a schedule. */
+export interface Resume {
+  /** The catch-up policy decides about the ticks of the pause, instead of skipping them. */
+  catch_up?: boolean;
+}
+
 export interface ResumePreview {
   missed: number;
   coalesced: number;
@@ -1060,6 +1077,8 @@ export interface Schedule {
   last_error: string | null;
   declared: boolean;
   edited: { [key: string]: unknown };
+  template: string | null;
+  inherited: string[];
   damage: string;
   revision: number;
   created_at: string;
@@ -1076,6 +1095,10 @@ export interface ScheduleChanges {
   trigger?: string;
   task?: string;
   payload?: { [key: string]: unknown } | null;
+  /** Null: none; its options stay. */
+  template?: string | null;
+  /** Options to give back to the template. */
+  inherit?: ("backoff" | "catch_up" | "catch_up_limit" | "catch_up_max_age" | "catch_up_rate" | "description" | "expires" | "grace" | "max_backoff" | "max_concurrent" | "max_crashes" | "on_crash" | "overlap" | "priority" | "queue" | "retries" | "spread" | "tags" | "timeout" | "trigger")[];
   /** How many times a failed run is retried. */
   retries?: number;
   /** The wait before the first retry; it doubles with each retry. */
@@ -1175,6 +1198,35 @@ export interface SpreadProposal {
   start: string;
   before: number[];
   after: number[];
+}
+
+export interface Template {
+  name: string;
+  tenant: string;
+  options: { [key: string]: unknown };
+  words: string;
+  built_in: boolean;
+  revision: number;
+  created_at: string | null;
+  updated_at: string | null;
+}
+
+export interface TemplateChange {
+  template: Template;
+  schedules: number;
+  changed: number;
+  refused: RefusedItem[];
+  sample: TemplateEffect[];
+}
+
+export interface TemplateEffect {
+  schedule: string;
+  before: { [key: string]: unknown };
+  after: { [key: string]: unknown };
+}
+
+export interface Templates {
+  items: Template[];
 }
 
 export interface TenantDetails {
@@ -1367,6 +1419,52 @@ export interface WantedRetention {
   state?: "cancelled" | "failed" | "succeeded";
   keep?: number | string;
   most?: number;
+}
+
+export interface WantedTemplate {
+  name: string;
+  /** Show what would change, and change nothing. */
+  dry_run?: boolean;
+  /** `0 9 * * mon-fri tz=Europe/Berlin`, `every 10m`. */
+  trigger?: string;
+  /** How many times a failed run is retried. */
+  retries?: number;
+  /** The wait before the first retry; it doubles with each retry. */
+  backoff?: number | string;
+  /** The longest wait before a retry. */
+  max_backoff?: number | string;
+  /** An attempt that takes longer is asked to stop, and fails unless it returns all the same. */
+  timeout?: number | string | null;
+  /** Whether a run is run again or fails when its worker dies. */
+  on_crash?: "fail" | "rerun";
+  /** How many times at most a run is run again after its worker died. */
+  max_crashes?: number;
+  /** A run that waits longer than this after its planned start is cancelled instead of executed. Retries count. */
+  expires?: number | string | null;
+  /** The queue in which a run waits for a worker. */
+  queue?: string;
+  /** Runs with a higher priority start first: 0 to 9, or low (2), normal (5), high (8). */
+  priority?: number | "high" | "low" | "normal";
+  /** What the schedule is for. */
+  description?: string;
+  /** Words by which schedules are found: billing, team:ops. */
+  tags?: string[];
+  /** Which missed ticks run: only the latest, which stands for all of them; all; or none. */
+  catch_up?: "all" | "latest" | "skip";
+  /** Only for catch_up skip: ticks that are at most this late still run. */
+  grace?: number | string;
+  /** Only for catch_up all and skip: at most this many missed ticks run, the newest ones. */
+  catch_up_limit?: number;
+  /** Only for catch_up latest and all: ticks that are later than this do not run. */
+  catch_up_max_age?: number | string | null;
+  /** Only for catch_up all and skip: missed ticks run no faster than this: 10/m. */
+  catch_up_rate?: string | null;
+  /** What a tick does while the last run is active. */
+  overlap?: "allow" | "cancel_running" | "queue" | "queue_all" | "skip";
+  /** How many runs of the schedule may be active at once; further ticks wait. */
+  max_concurrent?: number | null;
+  /** Ticks fire up to this much later, by an amount that depends on the schedule's name alone. */
+  spread?: number | string;
 }
 
 /** A token to create. */
@@ -1641,7 +1739,7 @@ export interface Operations {
     body: BulkRuns;
     answer: BulkRunsResult;
   };
-  /** Pause, resume, run or delete all schedules that match; by default only count them and show a sample. */
+  /** Pause, resume, run, update or delete all schedules that match; by default only count them and show a */
   "POST /bulk/schedules": {
     query: {
       tenant?: string;
@@ -1940,12 +2038,16 @@ export interface Operations {
     query: {
       /** Part of the name, description, task or a tag. */
       text?: string;
+      /** A pattern of names: `report-*`. `*` stands for any characters, `?` for one; upper and lower case differ. */
+      name?: string;
       state?: "active" | "finished" | "paused";
       task?: string;
       tag?: string;
       queue?: string;
       /** `code`: schedules that the code declares; `file`: those of a file; `api`: the others. */
       managed_by?: "api" | "code" | "file";
+      /** The template from which it inherits. */
+      template?: string;
       /** Whether its last run failed. */
       failing?: boolean;
       /** Whether it should have fired more than 30 s ago. */
@@ -2070,6 +2172,8 @@ export interface Operations {
       tenant?: string;
       /** An IANA name; by default the trigger's zone. */
       tz?: string;
+      /** The catch-up policy decides about the ticks of the pause, instead of skipping them. */
+      catch_up?: boolean;
     };
     body: undefined;
     answer: ResumePreview;
@@ -2079,7 +2183,7 @@ export interface Operations {
     query: {
       tenant?: string;
     };
-    body: undefined;
+    body: Resume | undefined;
     answer: Schedule;
   };
   /** Add one run at once, beside the ticks: the next tick stays where it is. */
@@ -2158,6 +2262,38 @@ export interface Operations {
     body: undefined;
     answer: FigureSeries;
   };
+  /** List the templates of a tenant, and then the built-in ones. */
+  "GET /templates": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Templates;
+  };
+  /** Create a template, or replace all of its options, and change the schedules that inherit from it. */
+  "POST /templates": {
+    query: {
+      tenant?: string;
+    };
+    body: WantedTemplate;
+    answer: TemplateChange;
+  };
+  /** Delete a template. 409 if schedules inherit from it; the problem names them. */
+  "DELETE /templates/{name}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: undefined;
+  };
+  /** Return a template. GET /schedules?template=… lists the schedules that inherit from it. */
+  "GET /templates/{name}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Template;
+  };
   /** List the tenants that have schedules, runs or a quota, with counts. */
   "GET /tenants": {
     query: {
@@ -2195,12 +2331,16 @@ export interface Operations {
     query: {
       /** Part of the name, description, task or a tag. */
       text?: string;
+      /** A pattern of names: `report-*`. `*` stands for any characters, `?` for one; upper and lower case differ. */
+      name?: string;
       state?: "active" | "finished" | "paused";
       task?: string;
       tag?: string;
       queue?: string;
       /** `code`: schedules that the code declares; `file`: those of a file; `api`: the others. */
       managed_by?: "api" | "code" | "file";
+      /** The template from which it inherits. */
+      template?: string;
       /** Whether its last run failed. */
       failing?: boolean;
       /** Whether it should have fired more than 30 s ago. */

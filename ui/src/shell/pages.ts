@@ -11,6 +11,7 @@ export const PAGES: PageEntry[] = [
   { path: "queues", title: "Queues", load: async () => (await import("../pages/queues/index")).QueuesPage, wholeStore: true },
   { path: "alerts", title: "Alerts", load: async () => (await import("../pages/alerts/index")).AlertsPage },
   { path: "backfills", title: "Backfills", load: async () => (await import("../pages/backfills/index")).BackfillsPage, more: true },
+  { path: "templates", title: "Templates", load: async () => (await import("../pages/templates/index")).TemplatesPage, more: true },
   { path: "plan", title: "Plan", load: async () => (await import("../pages/plan/index")).PlanPage, more: true },
   { path: "limits", title: "Limits", load: async () => (await import("../pages/limits/index")).LimitsPage, more: true },
   { path: "tenants", title: "Tenants", load: async () => (await import("../pages/tenants/index")).TenantsPage, more: true },

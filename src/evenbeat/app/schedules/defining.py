@@ -7,14 +7,24 @@ from typing import Any, Unpack
 
 from msgspec.structs import replace
 
-from evenbeat.app.definitions import ScheduleChanges, changed_fields, new_schedule, start_of, task_warnings
+from evenbeat.app.definitions import (
+    CHANGEABLE,
+    ScheduleChanges,
+    changed_fields,
+    new_schedule,
+    start_of,
+    task_warnings,
+)
+from evenbeat.app.inheriting import follow_template, options_of_template
 from evenbeat.app.schedules.calls import ScheduleCalls, written
 from evenbeat.core.awaitable import twin
 from evenbeat.core.instants import Moment
-from evenbeat.core.options import SCHEDULE
+from evenbeat.core.json_text import read_definition
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import ChangeWarning, Schedule
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules import changes
+from evenbeat.rules.inheritance import template_of
 from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger
@@ -26,8 +36,8 @@ class DefinitionCalls(ScheduleCalls):
     def add(
         self,
         name: str,
-        trigger: Trigger | str,
-        task: Task[..., Any] | Call | str,
+        trigger: Trigger | str | None = None,
+        task: Task[..., Any] | Call | str | None = None,
         payload: Mapping[str, Any] | None = None,
         *,
         tenant: str | None = None,
@@ -39,18 +49,21 @@ class DefinitionCalls(ScheduleCalls):
 
         Its first run is at the next tick, not before ``start_at``, which is also the phase of an interval.
         ``run_now`` adds one run at once. With ``paused=True`` the schedule waits until it is resumed. If
-        neither the app nor a live node has the task, the result's ``warnings`` say so.
+        neither the app nor a live node has the task, the result's ``warnings`` say so. Options that are not
+        given, and the trigger, may come from a ``template``; ``@name`` as the trigger names one, too.
         """
         wanted = new_schedule(self._session, name, trigger, task, payload, tenant, options)
         warnings = task_warnings(self._session, wanted.task)
         made = self._rows.create(wanted, start_of(self._session, start_at, wanted), run_now)
+        if wanted.template:
+            made = follow_template(self._rows, made.tenant, made.name) or made
         return replace(made, warnings=warnings)
 
     def declare(
         self,
         name: str,
-        trigger: Trigger | str,
-        task: Task[..., Any] | Call | str,
+        trigger: Trigger | str | None = None,
+        task: Task[..., Any] | Call | str | None = None,
         payload: Mapping[str, Any] | None = None,
         *,
         tenant: str | None = None,
@@ -66,7 +79,7 @@ class DefinitionCalls(ScheduleCalls):
         """
         wanted = new_schedule(self._session, name, trigger, task, payload, tenant, options)
         decorated = self._session.tasks.get(name)
-        if decorated is not None and decorated.trigger is not None and wanted.task != name:
+        if decorated is not None and decorated.is_scheduled and wanted.task != name:
             # Otherwise each declaration would undo the other whenever a node starts.
             raise InvalidValue(
                 f"name {shown(name)} is that of a task with a schedule of its own",
@@ -86,8 +99,12 @@ class DefinitionCalls(ScheduleCalls):
         if_revision: int | None = None,
         **changed: Unpack[ScheduleChanges],
     ) -> Schedule:
-        """Change some fields of a schedule; the others, and its pause, stay."""
-        refuse_unknown(changed, (*SCHEDULE, "task", "trigger", "payload"), "a schedule")
+        """Change some fields of a schedule; the others, and its pause, stay.
+
+        An option that it inherits from its template becomes its own by this. ``inherit`` gives options back:
+        they get the values of the template. ``template`` gives it another one; None: none.
+        """
+        refuse_unknown(changed, CHANGEABLE, "a schedule")
         warnings: tuple[ChangeWarning, ...] = ()
         for attempt in self._tries(name, "update", tenant, if_revision):
             row = attempt.existing()
@@ -96,15 +113,24 @@ class DefinitionCalls(ScheduleCalls):
                 warnings = task_warnings(self._session, fields["task"])
             if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
                 break
-        return replace(written(attempt.view), warnings=warnings)
+        made = written(attempt.view)
+        if "template" in changed or "inherit" in changed:
+            made = follow_template(self._rows, made.tenant, made.name) or made
+        return replace(made, warnings=warnings)
 
     def reset(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> Schedule:
         """Undo edits by hand: the schedule becomes what ``declare``, or the code, last defined."""
         for attempt in self._tries(name, "reset", tenant, if_revision):
             row = attempt.existing()
-            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row))):
+            template = self._declared_template(row)
+            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row), template)):
                 break
         return written(attempt.view)
+
+    def _declared_template(self, row: ScheduleRecord) -> Mapping[str, Any] | None:
+        """Return the options of the template that the declaration of a schedule names."""
+        name = template_of(read_definition(row.declared)["template"]) if row.declared else ""
+        return options_of_template(self._session, row.tenant, name) if name else None
 
     def delete(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> None:
         """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""

@@ -61,15 +61,23 @@ class OperationCalls(ScheduleCalls):
             if not any(store.settle_runs([cancel for cancel in cancels if cancel is not None])):
                 return
 
-    def resume(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> Schedule:
-        """End the pause: the next tick fires again. Does nothing if the schedule is not paused."""
+    def resume(
+        self, name: str, *, catch_up: bool = False, tenant: str | None = None, if_revision: int | None = None
+    ) -> Schedule:
+        """End the pause: the next tick fires again. Does nothing if the schedule is not paused.
+
+        The ledger records the ticks of the pause as skipped. With ``catch_up``, the schedule's catch-up
+        policy decides about them instead, as after a time without nodes.
+        """
         for attempt in self._tries(name, "resume", tenant, if_revision):
             row = attempt.existing()
-            if attempt.write(changes.resume(row, attempt.now, self._rows.active(row))):
+            if attempt.write(changes.resume(row, attempt.now, self._rows.active(row), catch_up=catch_up)):
                 break
         return written(attempt.view)
 
-    def preview_resume(self, name: str, *, tz: str | None = None, tenant: str | None = None) -> ResumePreview:
+    def preview_resume(
+        self, name: str, *, catch_up: bool = False, tz: str | None = None, tenant: str | None = None
+    ) -> ResumePreview:
         """Return what ``resume`` would do now: what becomes of the missed ticks, and when it fires next.
 
         Changes nothing. ``tz`` is the zone of the times; by default that of the trigger.
@@ -77,7 +85,8 @@ class OperationCalls(ScheduleCalls):
         zone = None if tz is None else read_zone(tz).info
         row = self._rows.existing(name, self._session.tenant_of(tenant))
         now = self._session.store().now()
-        return resume_preview(row, changes.resume(row, now, self._rows.active(row)), now, zone)
+        planned = changes.resume(row, now, self._rows.active(row), catch_up=catch_up)
+        return resume_preview(row, planned, now, zone)
 
     def reschedule(
         self, name: str, at: Moment, *, tenant: str | None = None, if_revision: int | None = None

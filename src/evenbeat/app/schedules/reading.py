@@ -47,26 +47,31 @@ class ReadingCalls(ScheduleCalls):
         all_tenants: bool = False,
         state: ScheduleState | None = None,
         task: Task[..., Any] | str | None = None,
+        name: str | None = None,
         text: str | None = None,
         queue: str | None = None,
         tag: str | None = None,
         managed_by: str | None = None,
+        template: str | None = None,
         failing: bool | None = None,
         late: bool | None = None,
         limit: int | None = None,
     ) -> list[Schedule]:
         """Return schedules in the order of tenant and name; deleted ones only if ``state`` asks for them.
 
-        ``text`` is a part of the name, the task, a tag or the description, in upper or lower case.
-        ``managed_by`` is ``code`` or ``file`` for schedules that these declare, else ``api``. A schedule is
+        ``name`` is a pattern: ``report-*``, where ``*`` stands for any characters and ``?`` for one; upper
+        and lower case differ. ``text`` is a part of the name, the task, a tag or the description, in upper or
+        lower case. ``managed_by`` is ``code`` or ``file`` for those that these declare, else ``api``. It is
         ``failing`` if its last run failed, and ``late`` if it should have fired more than 30 s ago.
         """
         chosen = BulkFilter(
+            name=name,
             text=text,
             task=task,
             queue=queue,
             tag=tag,
             managed_by=managed_by,
+            template=template,
             failing=failing,
             late=late,
             tenant=tenant,

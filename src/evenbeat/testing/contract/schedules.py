@@ -13,6 +13,7 @@ from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import ScheduleQuery, Store, Write, Written
+from evenbeat.stores.pages import write_position
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, Handles, schedule
 
@@ -287,6 +288,15 @@ class ScheduleContract(Contract):
         assert resumed is not None
         assert store.put_schedules([Write(resumed._replace(records=(fresh,)), row.version)])[0].accepted
         assert store.find_records("audit") == [fresh]
+
+    def test_a_cursor_may_be_a_position_between_schedules(self, store: Store) -> None:
+        """A search for names that begin alike starts at the first of them."""
+        for name in ("a", "a-1", "aZ", "b", "b-1", "b:2", "c"):
+            self.add(store, schedule(name))
+        for before, names in (("a~", ["b", "b-1", "b:2", "c"]), ("aY~", ["aZ", "b"]), ("", ["a", "a-1"])):
+            position = write_position(("default", before))
+            query = ScheduleQuery(tenant="default", cursor=position, limit=len(names))
+            assert [each.name for each in store.find_schedules(query).items] == names
 
     def test_a_cursor_walks_through_all_schedules_once(self, store: Store) -> None:
         names = [f"s{at:03}" for at in range(25)]

@@ -13,6 +13,8 @@ from evenbeat.app.schedules.history import MOST_RECENT
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
 from evenbeat.core.results import ResumePreview, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.rules.inheritance import INHERITABLE
+from evenbeat.rules.schedule_filters import NAME_GLOB
 from evenbeat.web import shapes
 from evenbeat.web.access import authorize
 from evenbeat.web.bodies import Moment, body_of, bulk_of, list_of, page_of
@@ -41,11 +43,24 @@ class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Annotated[str, Meta(max_length=200, description="Part of the name, description, task or a tag.")]
         | UnsetType
     ) = UNSET
+    name: (
+        Annotated[
+            str,
+            Meta(
+                pattern=NAME_GLOB,
+                max_length=200,
+                description="A pattern of names: `report-*`. `*` stands for any characters, `?` for one; "
+                "upper and lower case differ.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
     state: Literal["active", "paused", "finished"] | UnsetType = UNSET
     task: TaskName | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     queue: Label | UnsetType = UNSET
     managed_by: ManagedBy | UnsetType = UNSET
+    template: Annotated[Label, Meta(description="The template from which it inherits.")] | UnsetType = UNSET
     failing: Annotated[bool, Meta(description="Whether its last run failed.")] | UnsetType = UNSET
     late: (
         Annotated[bool, Meta(description="Whether it should have fired more than 30 s ago.")] | UnsetType
@@ -101,7 +116,14 @@ _NewSchedule = msgspec.defstruct(
     "NewSchedule",
     [
         ("name", Name),
-        ("trigger", shapes.TriggerText),
+        (
+            "trigger",
+            Annotated[
+                shapes.TriggerText, Meta(description="Needed unless the template has one. `0 9 * * mon-fri`.")
+            ]
+            | UnsetType,
+            UNSET,
+        ),
         ("task", TaskName),
         ("payload", Payload, None),
         ("start_at", shapes.When | UnsetType, UNSET),
@@ -188,6 +210,20 @@ _ScheduleChanges = msgspec.defstruct(
         ("trigger", shapes.TriggerText | UnsetType, UNSET),
         ("task", TaskName | UnsetType, UNSET),
         ("payload", Payload | UnsetType, UNSET),
+        (
+            "template",
+            Annotated[Label | None, Meta(description="Null: none; its options stay.")] | UnsetType,
+            UNSET,
+        ),
+        (
+            "inherit",
+            Annotated[
+                list[Literal[INHERITABLE]],  # type: ignore[valid-type]  # made at run time
+                Meta(description="Options to give back to the template."),
+            ]
+            | UnsetType,
+            UNSET,
+        ),
         *shapes.option_fields(SCHEDULE),
     ],
     kw_only=True,
@@ -255,19 +291,40 @@ def pause_schedule(call: Call[TenantQuery, Pause]) -> object:
     return _one(call, paused)
 
 
+CatchUpOfPause = Annotated[
+    bool,
+    Meta(description="The catch-up policy decides about the ticks of the pause, instead of skipping them."),
+]
+
+
+class Resume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to resume a schedule."""
+
+    catch_up: CatchUpOfPause = False
+
+
 @endpoint(
     "POST",
     "/schedules/{name}/resume",
     role="operator",
     scope="tenant",
     query=TenantQuery,
+    body=Resume,
     answer=shapes.SCHEDULE,
     has_etag=True,
 )
-def resume_schedule(call: Call[TenantQuery, Any]) -> object:
+def resume_schedule(call: Call[TenantQuery, Resume]) -> object:
     """End the pause of a schedule: its next tick fires again."""
-    name = call.path["name"]
-    return _one(call, call.app.schedules.resume(name, tenant=call.owner, if_revision=call.if_revision))
+    resumed = call.app.schedules.resume(
+        call.path["name"], catch_up=call.body.catch_up, tenant=call.owner, if_revision=call.if_revision
+    )
+    return _one(call, resumed)
+
+
+class ResumeQuery(shapes.ZoneQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which resume to preview, and the zone of the times in the sentence."""
+
+    catch_up: CatchUpOfPause = False
 
 
 @endpoint(
@@ -275,12 +332,14 @@ def resume_schedule(call: Call[TenantQuery, Any]) -> object:
     "/schedules/{name}/resume",
     role="viewer",
     scope="tenant",
-    query=shapes.ZoneQuery,
+    query=ResumeQuery,
     answer=body_of(ResumePreview),
 )
-def preview_resume(call: Call[shapes.ZoneQuery, Any]) -> object:
+def preview_resume(call: Call[ResumeQuery, Any]) -> object:
     """Return what a resume would do now: what becomes of the missed ticks. Nothing is changed."""
-    return call.app.schedules.preview_resume(call.path["name"], tz=call.query.zone, tenant=call.owner)
+    return call.app.schedules.preview_resume(
+        call.path["name"], catch_up=call.query.catch_up, tz=call.query.zone, tenant=call.owner
+    )
 
 
 @endpoint(
@@ -357,12 +416,16 @@ class BulkScheduleFilter(ScheduleFilter, frozen=True, kw_only=True, forbid_unkno
 class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do with the schedules that match."""
 
-    action: Literal["pause", "resume", "run", "delete"]
+    action: Literal["pause", "resume", "run", "update", "delete"]
     filter: BulkScheduleFilter
     note: Text = ""
     """With ``pause``: why."""
     until: shapes.When | UnsetType = UNSET
     """With ``pause``: until when."""
+    catch_up: CatchUpOfPause = False
+    """With ``resume``."""
+    changes: _ScheduleChanges | UnsetType = UNSET  # type: ignore[valid-type]  # made at run time
+    """With ``update``: what to change, as in ``PATCH /schedules/{name}``."""
     dry_run: bool = True
     """Only count them, and show a sample. Send false to do it."""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
@@ -381,26 +444,42 @@ BULK_SCHEDULES = bulk_of("BulkSchedulesResult", shapes.SCHEDULE)
     answer=BULK_SCHEDULES,
 )
 def bulk_schedules(call: Call[TenantsQuery, BulkSchedules]) -> object:
-    """Pause, resume, run or delete all schedules that match; by default only count them and show a sample.
+    """Pause, resume, run, update or delete all schedules that match; by default only count them and show a
+    sample.
 
-    Deleting needs the role admin.
+    Updating and deleting need the role admin. Each schedule gets all changes or none.
     """
     wanted = call.body
-    if wanted.action == "delete":
+    if wanted.action in ("delete", "update"):
         authorize(call.principal, "admin")
-    chosen = {**shapes.given(wanted.filter), **call.tenants}
-    if wanted.action == "pause":
-        chosen["note"] = wanted.note
-        if wanted.until is not UNSET:
-            chosen["until"] = wanted.until
-    elif wanted.note or wanted.until is not UNSET:
-        field, value = ("note", wanted.note) if wanted.note else ("until", wanted.until)
-        raise InvalidValue(f"{field} is about a pause", field=field, value=value, hint="leave it out")
+    chosen = {**shapes.given(wanted.filter), **call.tenants, **_bulk_options(wanted)}
     act: Any = getattr(call.app.schedules, f"{wanted.action}_all")
     result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
     sample = list(result.sample)
     stats = call.app.schedules.stats(sample)
     return {**shapes.with_properties(result), "sample": _bodies(call, zip(sample, stats, strict=True))}
+
+
+# The fields of a bulk change that go with one action.
+_OF_ACTION = {"note": "pause", "until": "pause", "catch_up": "resume", "changes": "update"}
+_NOTHING: tuple[Any, ...] = (UNSET, "", False)
+
+
+def _bulk_options(wanted: BulkSchedules) -> dict[str, Any]:
+    """Return the arguments of the action; refuse those of another one."""
+    options: dict[str, Any] = {}
+    for field, action in _OF_ACTION.items():
+        value = getattr(wanted, field)
+        if value in _NOTHING:
+            continue
+        if wanted.action != action:
+            raise InvalidValue(
+                f"{field} goes with the action {action}", field=field, value=value, hint="leave it out"
+            )
+        options[field] = value
+    if wanted.action == "update":
+        options["changes"] = shapes.given(options["changes"]) if "changes" in options else {}
+    return options
 
 
 class TicksQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

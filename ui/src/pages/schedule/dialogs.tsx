@@ -5,6 +5,7 @@ import { call, idempotencyKey, ifRevision, Problem } from "../../api/client";
 import type { Pause } from "../../api/schema";
 import { type Action, useAction } from "../../live/action";
 import { useData } from "../../live/data";
+import { Choice } from "../../parts/choice";
 import { ActionDialog } from "../../parts/dialog";
 import { AreaField, CheckField, TextField } from "../../parts/field";
 import { Loaded } from "../../parts/load";
@@ -21,7 +22,7 @@ import { changesOf } from "./changes";
 import { payloadProblem } from "./payload";
 import { payloadText } from "./head";
 import { timeProblem } from "./pause_end";
-import { asSentence } from "./sentences";
+import { asSentence, RESUMES } from "./sentences";
 import { PAUSE_WARNING, UntilFields, useUntil } from "./until";
 
 /** An action that compares the revision which the user saw when the dialog was opened. */
@@ -105,15 +106,18 @@ export function ResumeDialog(props: DialogOfSchedule) {
   const { schedule, onClose } = props;
   const { tenant, name, timezone } = schedule;
   const tz = useZone(timezone);
-  const data = useData(`resume ${tenant} ${name} ${tz}`, (signal) => call("GET /schedules/{name}/resume", { path: { name }, query: { tenant, tz }, signal }), {
+  const [choice, setChoice] = useState<"skip" | "catch-up">("skip");
+  const catch_up = choice === "catch-up";
+  const data = useData(`resume ${tenant} ${name} ${tz} ${choice}`, (signal) => call("GET /schedules/{name}/resume", { path: { name }, query: { tenant, tz, catch_up }, signal }), {
     every: 5_000,
   });
   const action = useChange(props, async (headers) => {
-    await call("POST /schedules/{name}/resume", { path: { name }, query: { tenant }, headers });
+    await call("POST /schedules/{name}/resume", { path: { name }, query: { tenant }, body: { catch_up }, headers });
     return `Resumed ${name}.`;
   });
   return (
     <ActionDialog title={`Resume ${name}`} verb="Resume" disabled={data.value === undefined} onClose={onClose} {...shown(action)}>
+      <Choice label="The missed ticks" value={choice} options={RESUMES} onChoose={setChoice} />
       <Loaded data={data}>
         {({ sentence, missed, runs, coalesced, skipped, next_run }) => (
           <>

@@ -1,5 +1,6 @@
 // The head of the page: the state, the trigger in words, the next run; above it what needs attention.
 
+import type { ComponentChildren } from "preact";
 import { call } from "../../api/client";
 import type { Schedule } from "../../api/schema";
 import { useData } from "../../live/data";
@@ -11,6 +12,7 @@ import { href } from "../../state/route";
 import { now } from "../../time/clock";
 import { counted } from "../../time/format";
 import { useZone } from "../../time/zone";
+import { type FieldName, LABELS } from "../schedules/form";
 import { useReloadOnChange } from "./about";
 import { Remedy } from "./remedy";
 import { actorText, asSentence, endedText, isBlocked, managedByText } from "./sentences";
@@ -34,11 +36,22 @@ export function Head({ schedule }: { schedule: Schedule }) {
           ["Task", <a href={href(["schedules"], { task })}>{task}</a>],
           ["Tenant", <a href={href(["schedules"], { tenant })}>{tenant}</a>],
           ["Managed by", managedByText(schedule.managed_by, schedule.source)],
+          ...(schedule.template === null ? [] : [["Template", <Template schedule={schedule} />] as [string, ComponentChildren]]),
           ["Tags", tags.length === 0 ? <span class="muted">none</span> : <Tags tags={tags} />],
         ]}
       />
       <Payload schedule={schedule} />
     </section>
+  );
+}
+
+function Template({ schedule: { template, inherited, tenant } }: { schedule: Schedule }) {
+  const words = inherited.map((option) => LABELS[option as FieldName].toLowerCase()).join(", ");
+  return (
+    <>
+      <a href={href(["templates"], { tenant })}>{template}</a>
+      <span class="muted">{words === "" ? ", inherits nothing: all options are its own" : `, inherits ${words}`}</span>
+    </>
   );
 }
 

@@ -249,3 +249,9 @@ export function asSentence(words: string, name?: string): string {
   const first = keeps ? text : text.slice(0, 1).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(first) ? first : `${first}.`;
 }
+
+/** What may become of the ticks of a pause. */
+export const RESUMES: [value: "skip" | "catch-up", words: string][] = [
+  ["skip", "Skip the missed ticks"],
+  ["catch-up", "Catch up on them"],
+];

@@ -43,6 +43,7 @@ export const STATES_OF: Record<BulkAction, readonly Schedule["state"][]> = {
   pause: ["active"],
   resume: ["paused"],
   run: ["active"],
+  update: ["active", "paused", "finished"],
   delete: ["active", "paused", "finished"],
 };
 
@@ -50,6 +51,7 @@ const LEFT: Record<BulkAction, string> = {
   pause: "it is not active",
   resume: "it is not paused",
   run: "it is not active",
+  update: "it does not exist any more",
   delete: "it does not exist any more",
 };
 

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { call, Problem } from "../../api/client";
 import type { BulkSchedules, BulkSchedulesResult, Schedule, Schedules } from "../../api/schema";
 import { Button } from "../../parts/button";
+import { Choice } from "../../parts/choice";
 import { ActionDialog, Dialog } from "../../parts/dialog";
 import { TextField } from "../../parts/field";
 import { Loading } from "../../parts/load";
@@ -14,9 +15,13 @@ import type { TenantScope } from "../../state/session";
 import { useMay } from "../../state/session";
 import { counted, countText } from "../../time/format";
 import { useZone } from "../../time/zone";
+import { RESUMES } from "../schedule/sentences";
 import { PAUSE_WARNING, UntilFields, useUntil } from "../schedule/until";
 import { type Batch, batchesOf, type BulkAction, countOf, distinct, MOST, MOST_NAMES, type Outcome, outcomesOf, outcomesWithout, STATES_OF, worstFirst } from "./batches";
 import type { ScheduleFilter } from "./filters";
+import { fieldOf } from "./form";
+import { OptionRows } from "./option_rows";
+import { areComplete, type OptionRow, valuesOf, withRow } from "./options";
 import { type Key, keyOf } from "./rows";
 
 export interface Selection {
@@ -35,8 +40,9 @@ interface Verb {
 
 const VERBS: Record<BulkAction, Verb> = {
   pause: { verb: "Pause", title: (what) => `Pause ${what}`, done: "paused", sentence: `${PAUSE_WARNING} Runs that are active go on.` },
-  resume: { verb: "Resume", title: (what) => `Resume ${what}`, done: "resumed", sentence: "The ticks of their pauses are skipped, and recorded so. Each fires again at its next tick." },
+  resume: { verb: "Resume", title: (what) => `Resume ${what}`, done: "resumed", sentence: "Each fires again at its next tick." },
   run: { verb: "Run now", title: (what) => `Run ${what} now`, done: "run", sentence: "Each gets one run, at once. Their next ticks stay where they are." },
+  update: { verb: "Change", title: (what) => `Change ${what}`, done: "changed", sentence: "Each gets all of these values or none. No tick fires from the change; an option that one inherits becomes its own." },
   delete: { verb: "Delete", title: (what) => `Delete ${what}`, done: "deleted", sentence: "Their runs and the history stay. Code that declares one of them creates it again when a node starts." },
 };
 
@@ -58,7 +64,7 @@ export function BulkBar({ selection, onSelect, rows, answer, filters, scope, onD
   const isPageChosen = rows.length > 0 && rows.every((row) => chosen.has(keyOf(row)));
   const isNothing = !selection.isAll && count === 0;
   const all = answer.more_match ? `all, more than ${countText(answer.matched)}, that match` : `all ${countText(answer.matched)} that match`;
-  const actions: BulkAction[] = isAdmin ? ["pause", "resume", "run", "delete"] : ["pause", "resume", "run"];
+  const actions: BulkAction[] = isAdmin ? ["pause", "resume", "run", "update", "delete"] : ["pause", "resume", "run"];
   return (
     <div class="bulk" role="group" aria-label="Actions on the selected schedules">
       <span role="status">{selection.isAll ? `${all}: selected` : isNothing ? "none selected" : `${countText(count)} selected`}</span>
@@ -118,6 +124,8 @@ interface Work {
 
 function BulkDialog({ action, selection, filters, scope, onClose }: BulkDialogProps) {
   const [note, setNote] = useState("");
+  const [catchUp, setCatchUp] = useState(false);
+  const [rows, setRows] = useState<OptionRow[]>(withRow([]));
   const until = useUntil(useZone());
   const [count, setCount] = useState<Count | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -143,11 +151,15 @@ function BulkDialog({ action, selection, filters, scope, onClose }: BulkDialogPr
     if (count === null) return;
     setProblem(null);
     const end = until.value();
-    const options: Partial<BulkSchedules> = action === "pause" ? { ...(note.trim() ? { note: note.trim() } : {}), ...(end === undefined ? {} : { until: end }) } : {};
+    const options: Partial<BulkSchedules> = {};
+    if (action === "pause" && note.trim()) options.note = note.trim();
+    if (action === "pause" && end !== undefined) options.until = end;
+    if (action === "resume" && catchUp) options.catch_up = true;
+    if (action === "update") options.changes = valuesOf(rows);
     setWork({ total: Math.min(count.matched, MOST), outcomes: [], isOver: false, problem: null });
     try {
       const [first] = count.sample;
-      if (options.until !== undefined && first !== undefined) await checkUntil(options, first);
+      if ((options.until !== undefined || options.changes !== undefined) && first !== undefined) await checkOptions(action, options, first);
       const keys = selection.isAll ? await matching(action, filters, scope, () => isStopped.current) : selection.keys;
       await workOn(distinct(keys), (batch) => send(action, batch, filters, selection.isAll, options), action, () => isStopped.current, setWork);
     } catch (error) {
@@ -169,6 +181,8 @@ function BulkDialog({ action, selection, filters, scope, onClose }: BulkDialogPr
       </Dialog>
     );
   }
+  const field = fieldOf(problem?.field?.replace(/^changes\./, "") ?? null);
+  const isAtRow = action === "update" && rows.some(({ option }) => option === field);
   const untilProblem = problem?.field === "until" ? problem : null;
   return (
     <ActionDialog
@@ -176,13 +190,25 @@ function BulkDialog({ action, selection, filters, scope, onClose }: BulkDialogPr
       verb={verb}
       kind={action === "delete" ? "danger" : "primary"}
       isBusy={false}
-      error={untilProblem === null ? problem : null}
-      disabled={count === null || count.matched === 0 || until.wrong !== null}
+      error={untilProblem === null && !isAtRow ? problem : null}
+      disabled={count === null || count.matched === 0 || until.wrong !== null || (action === "update" && !areComplete(rows))}
       onSubmit={() => void start()}
       onClose={() => onClose(false)}
     >
       {count === null ? problem === null && <Loading /> : <Sample action={action} count={count} chosen={selection.isAll ? null : selection.keys.length} />}
       <p class="muted">{sentence}</p>
+      {action === "resume" && <Choice label="The ticks of the pauses" value={catchUp ? "catch-up" : "skip"} options={RESUMES} onChoose={(value) => setCatchUp(value === "catch-up")} />}
+      {action === "resume" && <p class="muted">{catchUp ? "The catch-up policy of each decides about the ticks of its pause." : "The ticks of their pauses are skipped, and recorded so."}</p>}
+      {action === "update" && (
+        <OptionRows
+          rows={rows}
+          onRows={(next) => {
+            setRows(next);
+            setProblem(null);
+          }}
+          errorAt={(option) => (field === option && problem !== null ? problem.message : null)}
+        />
+      )}
       {action === "pause" && (
         <>
           <TextField label="Note" help="Why: everybody who looks at one of them reads it." value={note} onText={setNote} />
@@ -284,19 +310,21 @@ function Result({ action, work, onClose }: { action: BulkAction; work: Work; onC
 
 /** Count the schedules that an action would change, and return some of them. */
 async function dryRun(action: BulkAction, selection: Selection, filters: ScheduleFilter, scope: TenantScope): Promise<Count> {
-  if (selection.isAll) return call("POST /bulk/schedules", { query: scope, body: { action, filter: filters, dry_run: true } });
+  // Which schedules an update changes does not depend on what it changes.
+  const changes: Partial<BulkSchedules> = action === "update" ? { changes: { retries: 0 } } : {};
+  if (selection.isAll) return call("POST /bulk/schedules", { query: scope, body: { action, filter: filters, dry_run: true, ...changes } });
   const total: Count = { matched: 0, more: false, sample: [] };
   for (const { tenant, names } of batchesOf(selection.keys, MOST_NAMES)) {
-    const part = await call("POST /bulk/schedules", { query: { tenant }, body: { action, filter: { names }, dry_run: true } });
+    const part = await call("POST /bulk/schedules", { query: { tenant }, body: { action, filter: { names }, dry_run: true, ...changes } });
     total.matched += part.matched;
     total.sample.push(...part.sample);
   }
   return total;
 }
 
-/** Have the server check the end of a pause before anything is paused. */
-async function checkUntil(options: Partial<BulkSchedules>, { tenant, name }: Key): Promise<void> {
-  await call("POST /bulk/schedules", { query: { tenant }, body: { action: "pause", filter: { names: [name] }, dry_run: true, ...options } });
+/** Have the server check the end of a pause, or the new values, before anything is changed. */
+async function checkOptions(action: BulkAction, options: Partial<BulkSchedules>, { tenant, name }: Key): Promise<void> {
+  await call("POST /bulk/schedules", { query: { tenant }, body: { action, filter: { names: [name] }, dry_run: true, ...options } });
 }
 
 /** Return the schedules that match the filters now and that the action applies to, up to the most at once. */

@@ -3,15 +3,17 @@
 import { useRef, useState } from "preact/hooks";
 import { call, idempotencyKey } from "../../api/client";
 import { useAction } from "../../live/action";
+import { useData } from "../../live/data";
 import { Button } from "../../parts/button";
-import { CheckField, TextField } from "../../parts/field";
+import { CheckField, SelectField, TextField } from "../../parts/field";
 import { notify } from "../../parts/notice";
 import { Page } from "../../parts/page";
 import { ProblemBox } from "../../parts/problem";
 import { href, navigate, useRoute } from "../../state/route";
 import { useMe } from "../../state/session";
 import { PolicyFields, WhatFields, WrongFields } from "./fields";
-import { createBody, EMPTY, errorsOf, fieldOf } from "./form";
+import { createBody, EMPTY, errorsOf, fieldOf, LABELS } from "./form";
+import { optionText, rowsOf } from "./options";
 import { PreviewCard, usePreview } from "./preview";
 import { useForm, useWrongField } from "./use_form";
 
@@ -22,11 +24,15 @@ export function CreateSchedule() {
   const [isPaused, setPaused] = useState(false);
   const [note, setNote] = useState("");
   const form = useForm({ ...EMPTY, task: query.get("task") ?? "" });
-  const preview = usePreview(form.values.trigger, form.values.name);
+  const templates = useData(`templates of ${tenant}`, (signal) => call("GET /templates", { query: { tenant }, signal }));
+  const [templateName, setTemplate] = useState(query.get("template") ?? "");
+  const template = templates.value?.items.find(({ name }) => name === templateName) ?? null;
+  const hasTrigger = template !== null && "trigger" in template.options;
+  const preview = usePreview(form.values.trigger.trim() || optionText(template?.options["trigger"]), form.values.name);
   // One key for one content: a second click, or a repetition after a lost reply, adds nothing.
   const key = useRef({ of: "", key: "" });
   const create = useAction(async () => {
-    const body = createBody(form.values, isPaused ? { paused: true, note: note.trim() } : {});
+    const body = createBody(form.values, { ...(isPaused ? { paused: true, note: note.trim() } : {}), ...(template === null ? {} : { template: template.name }) });
     if (key.current.of !== `${tenant} ${body}`) key.current = { of: `${tenant} ${body}`, key: idempotencyKey() };
     const made = await call("POST /schedules", { query: { tenant }, bodyText: body, headers: { "Idempotency-Key": key.current.key } });
     notify(`Created ${made.name}.`);
@@ -34,19 +40,29 @@ export function CreateSchedule() {
     navigate(href(["schedules", made.tenant, made.name]));
   });
   const isOtherProblem = create.error !== null && fieldOf(create.error.field) === null;
-  const errors = form.shownErrors(errorsOf(form.values, null), preview, create.error);
+  const found = errorsOf(form.values, null);
+  // The template has a trigger.
+  if (hasTrigger && form.values.trigger.trim() === "") delete found.trigger;
+  const errors = form.shownErrors(found, preview, create.error);
   const [element, showWrong] = useWrongField();
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     form.touchAll();
-    const isDone = Object.keys(errorsOf(form.values, null)).length === 0 && (await create.run());
+    const isDone = Object.keys(found).length === 0 && (await create.run());
     if (!isDone) showWrong();
   };
   return (
     <Page title="New schedule">
       <form ref={element} class="editor" onSubmit={(event) => void submit(event)} noValidate>
-        <WhatFields form={form.values} errors={errors} onField={(name, text) => form.set(name, text, create.clear)} isNew triggerWords={preview.explanation !== null && !preview.isOld ? preview.explanation.words : <TriggerHelp />}>
+        <WhatFields form={form.values} errors={errors} onField={(name, text) => form.set(name, text, create.clear)} isNew hasTemplateTrigger={hasTrigger} triggerWords={preview.explanation !== null && !preview.isOld ? preview.explanation.words : <TriggerHelp />}>
           {me.tenant === null && <TextField label="Tenant" help="Whose schedule it is." value={tenant} onText={setTenant} error={create.error?.field === "tenant" ? create.error.message : null} />}
+          <SelectField
+            label="Template"
+            help={template === null ? "Options that are left empty below come from it." : `Gives ${rowsOf(template.options).map(({ option, text }) => `${LABELS[option].toLowerCase()} ${text || "none"}`).join(", ")}, where you leave the field empty.`}
+            value={template?.name ?? ""}
+            onText={setTemplate}
+            options={[["", "none"], ...(templates.value?.items ?? []).map(({ name, built_in }): [string, string] => [name, built_in ? `${name} (built in)` : name])]}
+          />
         </WhatFields>
         <div class="beside">
           <PreviewCard preview={preview} />

@@ -31,7 +31,14 @@ function TaskList() {
   );
 }
 
-export function WhatFields({ form, errors, onField, isNew, triggerWords, children }: FieldsProps & { triggerWords: ComponentChildren; children?: ComponentChildren }) {
+interface WhatProps extends FieldsProps {
+  triggerWords: ComponentChildren;
+  /** Whether the trigger may come from a template. */
+  hasTemplateTrigger?: boolean;
+  children?: ComponentChildren;
+}
+
+export function WhatFields({ form, errors, onField, isNew, triggerWords, hasTemplateTrigger = false, children }: WhatProps) {
   const me = useMe();
   return (
     <Section title="What runs when">
@@ -45,7 +52,7 @@ export function WhatFields({ form, errors, onField, isNew, triggerWords, childre
           {...{ form, errors, onField }}
           help={triggerWords}
           placeholder="0 9 * * mon-fri tz=Europe/Berlin, or every 10m"
-          required
+          required={!hasTemplateTrigger}
           mono
         />
         <AreaField
@@ -96,23 +103,23 @@ function Text({ name, form, errors, onField, help, list, placeholder = "", requi
   );
 }
 
-const CATCH_UP: [string, string][] = [
+export const CATCH_UP: [string, string][] = [
   ["latest", "the latest runs, for all of them"],
   ["all", "all run, one after another"],
   ["skip", "none run, except within the grace"],
 ];
-const OVERLAP: [string, string][] = [
+export const OVERLAP: [string, string][] = [
   ["allow", "starts beside it"],
   ["skip", "is skipped"],
   ["queue", "waits; only the latest that waits runs"],
   ["queue_all", "waits; all that wait run in turn"],
   ["cancel_running", "cancels it, and then starts"],
 ];
-const ON_CRASH: [string, string][] = [
+export const ON_CRASH: [string, string][] = [
   ["rerun", "the run starts again"],
   ["fail", "the run fails"],
 ];
-const PRIORITIES = ["9", "8", "7", "6", "5", "4", "3", "2", "1", "0"].map((value): [string, string] => [value, value === "8" ? "8, high" : value === "5" ? "5, normal" : value === "2" ? "2, low" : value]);
+export const PRIORITIES = ["9", "8", "7", "6", "5", "4", "3", "2", "1", "0"].map((value): [string, string] => [value, value === "8" ? "8, high" : value === "5" ? "5, normal" : value === "2" ? "2, low" : value]);
 
 /** A new schedule takes what it does not name from its task, or else the default of the server. */
 function options(isNew: boolean, fallback: string, known: [string, string][]): [string, string][] {

@@ -47,6 +47,8 @@ export function FilterBar({ filters, sort }: { filters: ScheduleFilter; sort: So
           <option value="api">API, command or page</option>
         </select>
       </label>
+      <DelayedInput label="Name" placeholder="report-*" value={filters.name ?? ""} onText={(text) => set("name", text)} />
+      <DelayedInput label="Template" value={filters.template ?? ""} onText={(text) => set("template", text)} />
       <DelayedInput label="Tag" value={filters.tag ?? ""} onText={(text) => set("tag", text)} />
       <DelayedInput label="Task" value={filters.task ?? ""} onText={(text) => set("task", text)} />
       <DelayedInput label="Queue" value={filters.queue ?? ""} onText={(text) => set("queue", text)} />

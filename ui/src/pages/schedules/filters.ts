@@ -13,7 +13,7 @@ export type Sort = (typeof SORTS)[number];
 /** The longest text that the search takes. */
 export const LONGEST_TEXT = 200;
 
-const TEXTS = ["text", "task", "tag", "queue"] as const;
+const TEXTS = ["text", "name", "task", "tag", "queue", "template"] as const;
 const FLAGS = ["failing", "late"] as const;
 
 /** Return the filters that the URL names. Values that no filter has are left out. */
@@ -46,4 +46,4 @@ export function isFiltered(filters: ScheduleFilter): boolean {
 }
 
 /** What to pass to `setQuery` to have no filter. */
-export const NO_FILTERS: Query = { text: null, state: null, task: null, tag: null, queue: null, managed_by: null, failing: null, late: null, cursor: null };
+export const NO_FILTERS: Query = { text: null, name: null, template: null, state: null, task: null, tag: null, queue: null, managed_by: null, failing: null, late: null, cursor: null };

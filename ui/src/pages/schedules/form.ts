@@ -260,7 +260,7 @@ function normal(name: FieldName, text: string): string {
 }
 
 /** Return the JSON text of a value. The payload stays as it was typed: its numbers keep every digit. */
-function written(name: FieldName, form: Form): string {
+export function jsonText(name: FieldName, form: Form): string {
   const text = form[name].trim();
   switch (KINDS[name]) {
     case "payload":
@@ -279,19 +279,19 @@ function written(name: FieldName, form: Form): string {
   }
 }
 
-export type Extra = Pick<NewSchedule, "paused" | "note" | "run_now">;
+export type Extra = Pick<NewSchedule, "paused" | "note" | "run_now" | "template">;
 
 /** Return the body of a request that creates the schedule. */
 export function createBody(form: Form, extra: Extra = {}): string {
   const given = FIELDS.filter((name) => form[name].trim() !== "" && !isIgnored(name, form));
   const more = Object.entries(extra).filter(([, value]) => value !== undefined && value !== false && value !== "");
-  return asObject([...given.map((name): [string, string] => [name, written(name, form)]), ...more.map(([name, value]): [string, string] => [name, JSON.stringify(value)])]);
+  return asObject([...given.map((name): [string, string] => [name, jsonText(name, form)]), ...more.map(([name, value]): [string, string] => [name, JSON.stringify(value)])]);
 }
 
 /** Return the body of a request that changes the schedule: only what differs. */
 export function changeBody(form: Form, before: Form): string {
   const sent = changedFields(form, before).filter((name) => name !== "name" && !(isIgnored(name, form) || isCleared(name, form)));
-  return asObject(sent.map((name) => [name, written(name, form)]));
+  return asObject(sent.map((name) => [name, jsonText(name, form)]));
 }
 
 function isIgnored(name: FieldName, form: Form): boolean {

@@ -11,9 +11,7 @@ command = lazy_group(
         "list": Lazy(f"{_HERE}.list", "List schedules with their state, next run and last result."),
         "show": Lazy(f"{_HERE}.show", "Show a schedule in full, with the ticks that were skipped and why."),
         "add": Lazy(f"{_HERE}.add", "Create a schedule."),
-        "update": Lazy(
-            f"{_HERE}.update", "Change some options of a schedule; the others, and its pause, stay."
-        ),
+        "update": Lazy(f"{_HERE}.update", "Change some options of a schedule; or of all that match."),
         "pause": Lazy(
             f"{_HERE}.pause", "Pause a schedule until it is resumed, or until a time; or all that match."
         ),

@@ -14,9 +14,12 @@ from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence, warning_lines
 from evenbeat.cli.store_input import opened, options_unknown, store_options
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
+from evenbeat.core.checks import is_name
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.observe.phrases import command_line
+from evenbeat.triggers import Trigger
+from evenbeat.triggers.expression import MACROS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,10 +56,17 @@ def command(
     """Create a schedule.
 
     TASK is the name of a task that a node has. If the setting "app" names the app (EVENBEAT_APP=app.py), the
-    runs get the options that the code gives the task. A database that does not exist is created.
+    runs get the options that the code gives the task. @NAME in the place of TRIGGER is a template that has a
+    trigger: @workdays. A database that does not exist is created.
     """
-    written = read_trigger_input((trigger,), tz=tz, name=name)
+    written: Trigger | str = trigger
+    if not (is_short := _may_be_template(trigger)):
+        written = read_trigger_input((trigger,), tz=tz, name=name)
     with opened(store, tenant, create=True, tasks=True) as app:
+        if is_short and not any(each.name == trigger[1:] for each in app.templates.list()):
+            written = read_trigger_input((trigger,), tz=tz, name=name)
+        elif is_short and tz is not None:
+            raise click.UsageError("--tz goes with a trigger; the template has its own")
         local = LocalTime.at(app.store.now())
         start = None if start_at is None else from_ms(local.read(start_at, "--start-at"))
         made = app.schedules.add(
@@ -65,6 +75,8 @@ def command(
 
     def people() -> Iterable[RenderableType]:
         yield f"added {made.name}: {sentence(made.words.partition('; ')[0])}"
+        if made.inherited:
+            yield f"inherited from {made.template}: {', '.join(made.inherited)}"
         if made.paused:
             resume = command_line(f"schedules resume {made.name}", made.tenant)
             yield f"paused until it is resumed: {resume}"
@@ -80,3 +92,8 @@ def command(
             yield from options_unknown(app.tasks, task)
 
     answer({"schedule": json_form(made)}, people, as_json=as_json)
+
+
+def _may_be_template(trigger: str) -> bool:
+    """Return whether the text in the place of a trigger may be ``@`` with the name of a template."""
+    return trigger.startswith("@") and trigger not in MACROS and is_name(trigger[1:])

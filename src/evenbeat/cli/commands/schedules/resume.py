@@ -20,6 +20,7 @@ from evenbeat.cli.schedule_bulk import (
 from evenbeat.cli.schedule_table import schedule_table
 from evenbeat.cli.store_input import opened
 from evenbeat.core.json_form import json_form
+from evenbeat.core.results import ResumePreview
 
 _RESUME = ScheduleAction(
     words=BulkAction("resume", "schedule", "resumed {items}", schedule_table),
@@ -31,13 +32,25 @@ _RESUME = ScheduleAction(
 
 @click.command("resume")
 @schedule_bulk_options(_RESUME)
+@click.option(
+    "--catch-up",
+    is_flag=True,
+    help="The catch-up policy decides about the ticks of the pause; else they are skipped.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what becomes of the missed ticks; change nothing.")
 def command(
-    name: str | None, store: str | None, tenant: str | None, dry_run: bool, as_json: bool, **given: Any
+    name: str | None,
+    store: str | None,
+    tenant: str | None,
+    catch_up: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
 ) -> ExitCode | None:
     """Resume a paused schedule; or all that match.
 
-    The ticks of the pause stay skipped. Does nothing if the schedule is not paused.
+    The ticks of the pause are skipped, unless --catch-up says otherwise; --dry-run shows both. Does nothing
+    if the schedule is not paused.
 
     --all counts the schedules that match, shows some and asks first; add --yes in a script.
     """
@@ -46,13 +59,15 @@ def command(
         raise click.UsageError("--dry-run is about one schedule; --all counts and asks first")
     with opened(store, tenant) as app:
         if name is None:
-            return act_on_schedules(_RESUME, app, flags, as_json=as_json)
+            return act_on_schedules(_RESUME, app, flags, as_json=as_json, catch_up=catch_up)
         if dry_run:
             preview = app.schedules.preview_resume(name)
-            answer({"resume": json_form(preview)}, lambda: [preview.sentence], as_json=as_json)
+            caught_up = app.schedules.preview_resume(name, catch_up=True)
+            shown = {"resume": json_form(preview), "catch_up": json_form(caught_up)}
+            answer(shown, lambda: _both(preview, caught_up), as_json=as_json)
             return None
         before = app.schedules.get(name)
-        after = app.schedules.resume(name)
+        after = app.schedules.resume(name, catch_up=catch_up)
         local = LocalTime.at(app.store.now())
 
     def people() -> list[str]:
@@ -65,3 +80,9 @@ def command(
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
     return None
+
+
+def _both(preview: ResumePreview, caught_up: ResumePreview) -> list[str]:
+    if caught_up.sentence == preview.sentence:
+        return [preview.sentence]
+    return [preview.sentence, f"With --catch-up: {caught_up.sentence}"]

@@ -124,6 +124,9 @@ def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, Ren
         yield "payload", printable(json.dumps(schedule.payload, ensure_ascii=False))
     yield "policy", ", ".join(_policies(schedule))
     yield "runs", ", ".join(_execution(schedule))
+    if schedule.template is not None:
+        inherited = ", ".join(schedule.inherited) or "no option: all are its own"
+        yield "template", f"{schedule.template}; inherits {inherited}"
     if schedule.edited:
         declared = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
         where = "the file" if schedule.managed_by == "file" else "the code"

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenbeat.app.schedules.schedules import Schedules
+from evenbeat.cli.bulk import BulkAction
+from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.option_flags import given, schedule_options
-from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.output import answer
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import printable, warning_lines
-from evenbeat.cli.store_input import complete_schedule, opened, store_options
+from evenbeat.cli.schedule_bulk import (
+    ScheduleAction,
+    act_on_schedules,
+    read_bulk_flags,
+    schedule_bulk_options,
+)
+from evenbeat.cli.schedule_table import schedule_table
+from evenbeat.cli.store_input import opened
 from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
 from evenbeat.core.durations import write_duration
 from evenbeat.core.json_form import json_form
@@ -27,8 +37,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
+_UPDATE = ScheduleAction(
+    words=BulkAction("update", "schedule", "updated {items}", schedule_table),
+    states=("active", "paused", "finished"),
+    default_states="every state",
+    every=Schedules.update_all,
+)
+
+
 @click.command("update", epilog=EXPRESSIONS.replace("EXPR", "TRIGGER"))
-@click.argument("name", shell_complete=complete_schedule)
+@schedule_bulk_options(_UPDATE, of_update=True)
 @click.option("--trigger", metavar="TRIGGER", help="When it runs.")
 @click.option("--tz", metavar="ZONE", help="With --trigger: zone of a cron, such as Europe/Berlin; else UTC.")
 @click.option("--task", metavar="TASK", help="The name of a task that a node has.")
@@ -36,30 +54,44 @@ if TYPE_CHECKING:
 @click.option("--no-payload", is_flag=True, help="Remove the payload: call the task without arguments.")
 @click.option("--no-timeout", is_flag=True, help="Remove the timeout.")
 @click.option("--no-max-concurrent", is_flag=True, help="Remove the limit of active runs.")
+@click.option("--template", metavar="NAME", help="Inherit from this template.")
+@click.option("--no-template", is_flag=True, help="Inherit from no template; the options stay as they are.")
+@click.option(
+    "--inherit", metavar="OPTION", multiple=True, help="Give an option back to the template. Repeatable."
+)
 @schedule_options
-@store_options
-@json_option
 def command(
-    name: str,
+    name: str | None,
     trigger: str | None,
     tz: str | None,
     store: str | None,
     tenant: str | None,
     as_json: bool,
     **options: Any,
-) -> None:
-    """Change some options of a schedule; the others, and its pause, stay.
+) -> ExitCode | None:
+    """Change some options of a schedule; or of all that match. The others, and its pause, stay.
 
-    A trigger that means the same keeps the next run.
+    A trigger that means the same keeps the next run. An option that the schedule inherits becomes its own.
+
+    --all counts the schedules that match, shows some and asks first; add --yes in a script. Each schedule
+    gets all changes or none.
     """
+    flags = read_bulk_flags(name, options, of_update=True)
+    for other in ("every", "state", "limit", "yes"):
+        del options[other]
     if tz is not None and trigger is None:
         raise click.UsageError("--tz goes with --trigger")
+    options_to_inherit = list(options.pop("inherit"))
     changed = _without(options)
     if trigger is not None:
         changed["trigger"] = read_trigger_input((trigger,), tz=tz, name=name)
+    if options_to_inherit:
+        changed["inherit"] = options_to_inherit
     if not changed:
         raise click.UsageError("give what to change: --trigger, --payload, --overlap, …")
     with opened(store, tenant) as app:
+        if name is None:
+            return act_on_schedules(_UPDATE, app, flags, as_json=as_json, changes=changed)
         before = app.schedules.get(name)
         after = app.schedules.update(name, **changed)
         local = LocalTime.at(app.store.now())
@@ -82,11 +114,14 @@ def command(
         yield from warning_lines(after)
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
+    return None
 
 
 def _without(options: dict[str, Any]) -> dict[str, Any]:
     """Return the given options, with None for each ``--no-…``."""
-    removed = [name for name in ("payload", "timeout", "max_concurrent") if options.pop(f"no_{name}")]
+    removed = [
+        name for name in ("payload", "timeout", "max_concurrent", "template") if options.pop(f"no_{name}")
+    ]
     for name in removed:
         if options[name] is not None:
             flag = name.replace("_", "-")
@@ -113,7 +148,7 @@ def _zone_change(before: Schedule, after: Schedule) -> Iterator[str]:
 
 def _options_of(schedule: Schedule) -> dict[str, Any]:
     """Return the options of a schedule, by the names that users give them."""
-    return {name: getattr(schedule, name) for name in ("trigger", "task", "payload", *SCHEDULE)}
+    return {name: getattr(schedule, name) for name in ("trigger", "task", "payload", "template", *SCHEDULE)}
 
 
 def _words(value: Any) -> str:
