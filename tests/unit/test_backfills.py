@@ -444,6 +444,10 @@ def test_lists_are_by_tenant_and_schedule_the_newest_first(here: VirtualSchedule
     here.schedules.backfill("hourly", *DAY, id="three", tenant="acme")
     assert [each.id for each in here.backfills.list()] == ["two", "one"]
     assert [each.id for each in here.backfills.list(schedule="other")] == ["one"]
+    assert [each.id for each in here.backfills.list(limit=1)] == ["two"]
+    for limit in (0, -1, 501, 2**63):
+        with pytest.raises(InvalidValue, match="limit"):
+            here.backfills.list(limit=limit)
     assert {each.id for each in here.backfills.list(all_tenants=True)} == {"one", "two", "three"}
     with pytest.raises(BackfillNotFound):
         here.backfills.get("three")
@@ -468,11 +472,39 @@ def test_a_node_looks_seldom_while_there_is_none(here: VirtualScheduler) -> None
     assert duty.step(now) == now + BUSY_EVERY
 
 
+def test_a_step_leaves_time_for_the_other_duties(here: VirtualScheduler) -> None:
+    for number in range(12):
+        here.schedules.backfill("hourly", *DAY, id=f"b{number}")
+    duty, now = Backfiller(here.store), here.store.now()
+    assert duty.step(now) == now, "ten of twelve"
+    assert duty.step(now) == now + BUSY_EVERY
+    here.run_pending()
+    assert {each.state for each in here.backfills.list()} == {"done"}
+
+
+def test_one_that_waits_does_not_slow_down_virtual_time(here: VirtualScheduler) -> None:
+    here.schedules.pause("hourly")
+    here.schedules.backfill("hourly", *DAY)
+    steps = 0
+    find = here.store.find_records
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal steps
+        steps += args[0] == OPEN
+        return find(*args, **options)
+
+    here.store.find_records = counted  # type: ignore[method-assign]
+    here.travel("30d")
+    assert steps < 10
+
+
 def test_a_record_that_cannot_be_read_stops_no_other(here: VirtualScheduler, jobs: Jobs) -> None:
     here.store.put_record(Record(kind=OPEN, key="a", body=str(here.store.now())))
     here.store.put_record(Record(kind=KIND, key="a", body="{"))
     made = here.schedules.backfill("hourly", *DAY)
     here.travel("1m")
+    Backfiller(here.store).step(here.store.now() + ABANDONED_AFTER)
+    assert len(leftovers(here)) == 1, "a newer version may be able to read it"
     assert here.backfills.get(made.id).state == "done"
     assert [each.id for each in here.backfills.list()] == [made.id]
 

@@ -1455,6 +1455,7 @@ export interface Operations {
       tenant?: string;
       all_tenants?: boolean;
       schedule?: string;
+      limit?: number;
     };
     body: undefined;
     answer: Backfills;
