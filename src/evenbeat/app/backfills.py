@@ -49,8 +49,10 @@ class Backfills:
         tenant: str | None = None,
         all_tenants: bool = False,
     ) -> BackfillList:
-        """Return the backfills of a tenant, or of all tenants, at most ``limit``, the newest first; only those of
-        one schedule, if it is given. One that is over is kept for 90 days."""
+        """Return the backfills of a tenant, or of all tenants, the newest first, at most ``limit``.
+
+        Only those of one schedule, if it is given. One that is over is kept for 90 days.
+        """
         check_whole("limit", limit, 1, MOST_LISTED)
         owner = None if all_tenants else self._session.tenant_of(tenant)
         found = [
