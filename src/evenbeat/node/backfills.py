@@ -69,7 +69,7 @@ class Backfiller:
             # A time zone that this machine lacks, or a damaged schedule. Other backfills must go on.
             fields = {"component": "backfills", "backfill": note.key, "tenant": note.tenant}
             _log.warning("a backfill can't be advanced here: %s", error, extra=fields)
-            return True
+            return False
         if found is not None:
             return not found.is_over
         # One that a newer version wrote in another form is left to the nodes of that version.
