@@ -115,7 +115,7 @@ LOOKS = {
     "new schedule": Look(("schedules", "new"), shows=""),
     "edit": Look(("schedules", "default", NAME, "edit"), shows=NAME),
     "schedule": Look(
-        ("schedules", "default", NAME), dialogs=("Run now", "Pause", "Move next tick", "Delete")
+        ("schedules", "default", NAME), dialogs=("Run now", "Pause", "Move next tick", "Backfill", "Delete")
     ),
     "paused schedule": Look(("schedules", LABEL, "paused"), dialogs=("Resume",)),
     "runs": Look(("runs",), dialogs=("Retry all failed …", "Cancel all queued …")),

@@ -197,7 +197,11 @@ SUITES = (
     Suite(
         "backfills",
         ("rules/backfills.py", "node/backfills.py", "app/backfills.py", "app/backfill_plans.py"),
-        ("tests/unit/test_backfills.py", "tests/unit/test_backfill_rules.py"),
+        (
+            "tests/unit/test_backfills.py",
+            "tests/unit/test_backfill_rules.py",
+            "tests/unit/test_backfill_deaths.py",
+        ),
     ),
     Suite(
         "memory",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +22,24 @@ from evenbeat.stores.base import Claim, RunQuery
 RANGE = ("2026-01-01T00:00Z", "2026-01-02T00:00Z")
 TICKS = 24
 THREADS = 4
+
+
+# Dies after it has reserved ticks, and before or after it has written their runs.
+DYING = """
+import os, sys
+from evenbeat import Scheduler
+from evenbeat.stores.urls import open_url
+store = open_url(sys.argv[1])
+app = Scheduler(store)
+app.runs.count()  # opens the store
+write = store.put_schedules
+def put_schedules(writes):
+    if sys.argv[2] == "after":
+        write(writes)
+    os._exit(9)
+store.put_schedules = put_schedules
+app.schedules.backfill("yearly", "2026-01-01T00:00Z", "2026-01-02T00:00Z", max_concurrent=5, id="b")
+"""
 
 
 @pytest.fixture
@@ -145,3 +165,23 @@ def test_a_dry_run_reads_and_writes_nothing(app: Scheduler) -> None:
     assert found.plan is not None
     assert (found.total, found.plan.states) == (TICKS, {"none": TICKS})
     assert (app.backfills.list(), leftovers(app), runs_of(app)) == ([], [], [])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("url", ["sqlite", "postgres", "valkey", "mongo"], indirect=True)
+def test_a_process_that_dies_around_its_write_loses_and_doubles_nothing(
+    app: Scheduler, url: str, when: str
+) -> None:
+    died = subprocess.run([sys.executable, "-c", DYING, url, when], check=False, timeout=120)
+    assert died.returncode == 9
+    found = app.backfills.get("b")
+    assert (found.active, len(runs_of(app))) == (5, 0 if when == "before" else 5)
+    executed: Counter[int] = Counter()
+    for _ in range(TICKS):
+        advance(app.store, "default", "b", app.store.now())
+        assert len(runs_of(app, "queued", "running")) <= 5
+        for run in claim(app):
+            executed[run.tick or 0] += 1
+            end(app, run)
+    assert (app.backfills.get("b").succeeded, sorted(executed.values())) == (TICKS, [1] * TICKS)
+    assert leftovers(app) == []

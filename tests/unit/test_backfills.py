@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat import (
     BackfillExists,
@@ -24,7 +25,9 @@ from evenbeat import (
 from evenbeat.app.backfills import MOST_OPEN, Backfills
 from evenbeat.core.records import Record
 from evenbeat.node.backfills import ABANDONED_AFTER, BUSY_EVERY, IDLE_EVERY, Backfiller
+from evenbeat.rules import attempts
 from evenbeat.rules.backfills import KIND, KINDS, OPEN, batch_key, batch_range
+from evenbeat.stores.base import Claim
 from evenbeat.testing import virtual
 from evenbeat.testing.virtual import VirtualScheduler
 
@@ -276,9 +279,36 @@ def test_ticks_before_the_horizon_of_the_retention_are_unknown(here: VirtualSche
     here.travel("3h")
     here.store.put_record(Record(kind="purged", key="before", body=str(round(here.now.timestamp()) * 1000)))
     here.store.purge(round(here.now.timestamp()) * 1000, 100)
-    plan = here.schedules.backfill("hourly", "2026-03-01T13:00Z", "2026-03-01T15:00Z", dry_run=True).plan
+    horizon = here.now
+    here.down_for("3h")
+    plan = here.schedules.backfill("hourly", "2026-03-01T13:00Z", "2026-03-01T18:00Z", dry_run=True).plan
     assert plan is not None
-    assert (plan.states, plan.unknown_before) == ({"unknown": 2}, here.now)
+    assert (plan.states, plan.unknown_before) == ({"unknown": 2, "succeeded": 1, "none": 2}, horizon)
+    later = here.schedules.backfill("hourly", "2026-03-01T15:00Z", "2026-03-01T18:00Z", dry_run=True).plan
+    assert later is not None
+    assert (later.states, later.unknown_before) == ({"succeeded": 1, "none": 2}, None)
+
+
+def test_the_best_run_of_a_tick_counts(here: VirtualScheduler, jobs: Jobs) -> None:
+    """A succeeded run before a failed one, and any run before a skipped tick."""
+    here.schedules.pause("hourly")
+    here.travel("2h")
+    here.schedules.resume("hourly")  # 13:00 and 14:00 were skipped
+    here.travel("2h30m")  # 15:00 and 16:00 succeeded
+    jobs.failing = {13, 15}
+    made = here.schedules.backfill("hourly", "2026-03-01T13:00Z", "2026-03-01T17:00Z")
+    here.run_pending()
+    plan = here.schedules.backfill("hourly", "2026-03-01T12:00Z", "2026-03-01T17:00Z", dry_run=True).plan
+    assert plan is not None
+    assert [(tick.tick.hour, tick.state, tick.reason) for tick in plan.ticks] == [
+        (12, "none", None),
+        (13, "failed", None),
+        (14, "succeeded", None),
+        (15, "succeeded", None),
+        (16, "succeeded", None),
+    ]
+    assert plan.ticks[1].run == f"default/hourly/backfill/{made.id}/1772370000000"
+    assert plan.ticks[3].run == "default/hourly/1/1772377200000"
 
 
 def test_only_ticks_without_a_succeeded_run_are_made_if_asked(here: VirtualScheduler, jobs: Jobs) -> None:
@@ -317,6 +347,28 @@ def test_cancelling_stops_it_as_a_whole(here: VirtualScheduler, jobs: Jobs) -> N
     assert here.backfills.cancel(made.id) == over
     assert here.schedules.backfill("hourly", *DAY) == over
     assert leftovers(here) == []
+
+
+def test_cancelling_one_that_is_done_changes_nothing(here: VirtualScheduler) -> None:
+    made = here.schedules.backfill("hourly", *DAY)
+    here.run_pending()
+    over = here.backfills.get(made.id)
+    assert here.backfills.cancel(made.id) == over
+    assert (over.state, here.audit.list(subject=made.id)) == ("done", [])
+
+
+def test_a_running_run_is_asked_to_stop_and_a_second_cancel_adds_nothing(here: VirtualScheduler) -> None:
+    made = here.schedules.backfill("hourly", *DAY)
+    claim = Claim(worker="w", token="c", limit=1, now=here.store.now(), lease=30_000)
+    (held,) = here.store.claim_runs(claim).runs
+    for _ in range(2):
+        assert here.backfills.cancel(made.id).state == "cancelling"
+    assert here.runs.get(held.id).cancel_requested
+    assert len(here.audit.list(subject=made.id)) == 1
+    here.store.settle_runs([attempts.cancelled(held, here.store.now(), "t")])
+    here.run_pending()
+    over = here.backfills.get(made.id)
+    assert (over.state, over.cancelled, over.left) == ("cancelled", 1, 5)
 
 
 def test_a_pause_holds_it_until_the_schedule_is_resumed(here: VirtualScheduler, jobs: Jobs) -> None:
@@ -394,6 +446,10 @@ def test_the_quota_of_queued_runs_is_respected(here: VirtualScheduler) -> None:
     assert (made.active, here.runs.count()["queued"]) == (2, 2)
     here.travel("1m")
     assert here.backfills.get(made.id).state == "done"
+    for _ in range(2):
+        here.enqueue("report", delay="1d")
+    waits = here.schedules.backfill("hourly", *DAY, id="again")
+    assert (waits.active, waits.waits_for) == (0, "the tenant's quota of queued runs is used up")
 
 
 # -- what others see ----------------------------------------------------------------------------------------
@@ -444,6 +500,10 @@ def test_lists_are_by_tenant_and_schedule_the_newest_first(here: VirtualSchedule
     here.schedules.backfill("hourly", *DAY, id="three", tenant="acme")
     assert [each.id for each in here.backfills.list()] == ["two", "one"]
     assert [each.id for each in here.backfills.list(schedule="other")] == ["one"]
+    assert [each.id for each in here.backfills.list(limit=1)] == ["two"]
+    for limit in (0, -1, 501, 2**63):
+        with pytest.raises(InvalidValue, match="limit"):
+            here.backfills.list(limit=limit)
     assert {each.id for each in here.backfills.list(all_tenants=True)} == {"one", "two", "three"}
     with pytest.raises(BackfillNotFound):
         here.backfills.get("three")
@@ -468,13 +528,60 @@ def test_a_node_looks_seldom_while_there_is_none(here: VirtualScheduler) -> None
     assert duty.step(now) == now + BUSY_EVERY
 
 
+def test_a_step_leaves_time_for_the_other_duties(here: VirtualScheduler) -> None:
+    for number in range(12):
+        here.schedules.backfill("hourly", *DAY, id=f"b{number}")
+    duty, now = Backfiller(here.store), here.store.now()
+    assert duty.step(now) == now, "ten of twelve"
+    assert duty.step(now) == now + BUSY_EVERY
+    here.run_pending()
+    assert {each.state for each in here.backfills.list()} == {"done"}
+
+
+def test_one_that_waits_does_not_slow_down_virtual_time(here: VirtualScheduler) -> None:
+    here.schedules.pause("hourly")
+    here.schedules.backfill("hourly", *DAY)
+    steps = 0
+    find = here.store.find_records
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal steps
+        steps += args[0] == OPEN
+        return find(*args, **options)
+
+    here.store.find_records = counted  # type: ignore[method-assign]
+    here.travel("30d")
+    assert steps < 10
+
+
 def test_a_record_that_cannot_be_read_stops_no_other(here: VirtualScheduler, jobs: Jobs) -> None:
     here.store.put_record(Record(kind=OPEN, key="a", body=str(here.store.now())))
     here.store.put_record(Record(kind=KIND, key="a", body="{"))
     made = here.schedules.backfill("hourly", *DAY)
     here.travel("1m")
+    Backfiller(here.store).step(here.store.now() + ABANDONED_AFTER)
+    assert len(leftovers(here)) == 1, "a newer version may be able to read it"
     assert here.backfills.get(made.id).state == "done"
     assert [each.id for each in here.backfills.list()] == [made.id]
+
+
+def test_a_trigger_that_this_machine_cannot_read_stops_no_other(
+    here: VirtualScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    here.schedules.pause("hourly")
+    here.schedules.backfill("hourly", *DAY, id="a")
+    other = here.schedules.backfill("hourly", *DAY, id="b")
+    record = here.store.get_record(KIND, "default", "a")
+    assert record is not None
+    body = record.body.replace("0 * * * *", "0 * * * * tz=Mars/Base")
+    assert here.store.put_record(replace(record, body=body, version=7), record.version)
+    here.schedules.resume("hourly")
+    duty = Backfiller(here.store)
+    assert duty.step(here.store.now()) == here.store.now() + BUSY_EVERY
+    assert "can't be advanced here" in caplog.text
+    here.run_pending()
+    assert here.backfills.get(other.id).state == "done"
+    assert here.backfills.get("a").start.tzinfo == UTC
 
 
 def test_a_note_without_a_backfill_is_deleted_later(here: VirtualScheduler) -> None:

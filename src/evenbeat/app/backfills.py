@@ -9,6 +9,7 @@ from evenbeat.app.audit import audited
 from evenbeat.app.session import AppSession
 from evenbeat.core.awaitable import twin
 from evenbeat.core.backfills import Backfill
+from evenbeat.core.checks import check_whole
 from evenbeat.core.instants import write_instant
 from evenbeat.core.json_text import from_json
 from evenbeat.errors import BackfillExists, BackfillNotFound, InvalidValue, StoreUnavailable
@@ -27,6 +28,7 @@ from evenbeat.rules.backfills import (
 
 MOST_OPEN = 100
 """The most backfills of a tenant that are not over."""
+MOST_LISTED = 500
 _TRIES = 50
 
 # Inside the class, ``list`` is a method.
@@ -40,10 +42,18 @@ class Backfills:
         self._session = session
 
     def list(
-        self, *, schedule: str | None = None, tenant: str | None = None, all_tenants: bool = False
+        self,
+        *,
+        schedule: str | None = None,
+        limit: int = 100,
+        tenant: str | None = None,
+        all_tenants: bool = False,
     ) -> BackfillList:
-        """Return the backfills of a tenant, or of all tenants, the newest first; only those of one schedule,
-        if it is given. One that is over is kept for 90 days."""
+        """Return the backfills of a tenant, or of all tenants, the newest first, at most ``limit``.
+
+        Only those of one schedule, if it is given. One that is over is kept for 90 days.
+        """
+        check_whole("limit", limit, 1, MOST_LISTED)
         owner = None if all_tenants else self._session.tenant_of(tenant)
         found = [
             backfill_view(record.tenant, record.key, stored)
@@ -51,7 +61,7 @@ class Backfills:
             if (stored := read_backfill(record)) is not None
             and (schedule is None or stored.schedule == schedule)
         ]
-        return sorted(found, key=lambda each: (each.created_at, each.id), reverse=True)
+        return sorted(found, key=lambda each: (each.created_at, each.id), reverse=True)[:limit]
 
     def get(self, id: str, *, tenant: str | None = None) -> Backfill:
         """Return the backfill as it is now; ``BackfillNotFound`` if there is none."""

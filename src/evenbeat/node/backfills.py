@@ -26,6 +26,8 @@ BUSY_EVERY = 2_000
 """The same while there is one: it may wait for runs of other nodes, for a pause to end, or for room."""
 ABANDONED_AFTER = 3_600_000
 """A note about a backfill that was never written is deleted so many ms later: its caller has died."""
+_AT_ONCE = 10
+"""How many backfills one step advances: the other duties of the node wait meanwhile."""
 # A step goes on with one backfill for at most so many rounds, so that others get their turn.
 _ROUNDS = 12
 _PAGE = 500
@@ -43,13 +45,19 @@ class Backfiller:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._left: list[Record] = []
+        """The notes that this round has still to look at."""
+        self._is_busy = False
 
     def step(self, now: Instant) -> Instant:
-        notes = self._store.find_records(OPEN)
-        is_busy = False
-        for note in notes:
-            is_busy = self._advance(note, now) or is_busy
-        return now + (BUSY_EVERY if is_busy else IDLE_EVERY)
+        if not self._left:
+            self._left, self._is_busy = self._store.find_records(OPEN), False
+        part, self._left = self._left[:_AT_ONCE], self._left[_AT_ONCE:]
+        for note in part:
+            self._is_busy = self._advance(note, now) or self._is_busy
+        if self._left:
+            return now
+        return now + (BUSY_EVERY if self._is_busy else IDLE_EVERY)
 
     def _advance(self, note: Record, now: Instant) -> bool:
         """Advance one backfill; return whether it goes on."""
@@ -61,13 +69,14 @@ class Backfiller:
             # A time zone that this machine lacks, or a damaged schedule. Other backfills must go on.
             fields = {"component": "backfills", "backfill": note.key, "tenant": note.tenant}
             _log.warning("a backfill can't be advanced here: %s", error, extra=fields)
-            return True
+            return False
         if found is not None:
             return not found.is_over
-        if now - _written_at(note) >= ABANDONED_AFTER:
+        # One that a newer version wrote in another form is left to the nodes of that version.
+        is_missing = self._store.get_record(KIND, note.tenant, note.key) is None
+        if is_missing and now - _written_at(note) >= ABANDONED_AFTER:
             self._store.delete_record(OPEN, note.tenant, note.key, note.version)
-            return False
-        return True
+        return False
 
 
 def note_open(store: Store, tenant: str, key: str, now: Instant) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, tzinfo
+
 from msgspec.structs import replace
 
 from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillState
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_text import from_json
+from evenbeat.errors import InvalidTrigger
 from evenbeat.rules.backfills import StoredBackfill, run_id, trigger_of_backfill
 
 
 def backfill_view(tenant: str, key: str, stored: StoredBackfill) -> Backfill:
     """Return a backfill as users see it; its times are in the zone of the trigger."""
-    zone = trigger_of_backfill(stored).tzinfo
+    zone = _zone(stored)
     ended = stored.succeeded + stored.failed + stored.cancelled + stored.purged
     is_cancelled = stored.state == "cancelled"
     state: BackfillState = "cancelling" if is_cancelled and not stored.is_over else stored.state
@@ -44,6 +47,14 @@ def backfill_view(tenant: str, key: str, stored: StoredBackfill) -> Backfill:
         created_by=stored.created_by,
         ended_at=None if stored.ended_at is None else from_ms(stored.ended_at, zone),
     )
+
+
+def _zone(stored: StoredBackfill) -> tzinfo:
+    """Return the zone of the trigger; UTC if this machine can't read the trigger."""
+    try:
+        return trigger_of_backfill(stored).tzinfo
+    except InvalidTrigger:
+        return UTC
 
 
 def dry_run_view(tenant: str, key: str, stored: StoredBackfill, plan: BackfillPlan) -> Backfill:

@@ -179,7 +179,8 @@ def _queued_words(
 
 def run_facts(run: RunRecord, speaker: Speaker) -> Iterator[Fact]:
     by = f" by {run.fired_by}" if run.fired_by else ""
-    yield speaker.fact(f"fired{by}" if run.cause == "tick" else "enqueued", run.created_at)
+    how = {"tick": f"fired{by}", "backfill": "added by a backfill"}.get(run.cause, "enqueued")
+    yield speaker.fact(how, run.created_at)
     expiry = expires_at(run)
     if expiry is not None and run.state in ACTIVE_STATES:
         yield speaker.fact("expires, unless it has started", expiry)

@@ -1710,6 +1710,7 @@ export interface Operations {
       tenant?: string;
       all_tenants?: boolean;
       schedule?: string;
+      limit?: number;
     };
     body: undefined;
     answer: Backfills;

@@ -13,7 +13,7 @@ from evenbeat.core.checks import LABEL_PATTERN
 from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of, list_of
 from evenbeat.web.endpoint import Call, endpoint
-from evenbeat.web.shapes import Name, Since, TenantQuery, TenantsQuery
+from evenbeat.web.shapes import Limit, Name, Since, TenantQuery, TenantsQuery
 
 BACKFILL = body_of(Backfill, payload_text=str | None)
 Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["low", "normal", "high"]
@@ -63,6 +63,7 @@ class BackfillQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
     """Which backfills to list."""
 
     schedule: Name | UnsetType = UNSET
+    limit: Limit = 100
 
 
 @endpoint(
@@ -76,7 +77,7 @@ class BackfillQuery(TenantsQuery, frozen=True, kw_only=True, forbid_unknown_fiel
 def list_backfills(call: Call[BackfillQuery, Any]) -> object:
     """List the backfills, the newest first. One that is over is kept for 90 days."""
     schedule = None if call.query.schedule is UNSET else call.query.schedule
-    found = call.app.backfills.list(schedule=schedule, **call.tenants)
+    found = call.app.backfills.list(schedule=schedule, limit=call.query.limit, **call.tenants)
     return {"items": [shapes.backfill_body(call.principal, each) for each in found]}
 
 

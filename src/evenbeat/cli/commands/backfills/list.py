@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenbeat.app.backfills import MOST_LISTED
 from evenbeat.cli.backfill_words import bar, state_cell
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.local_time import LocalTime
@@ -22,18 +23,26 @@ if TYPE_CHECKING:
 @click.option(
     "--schedule", metavar="NAME", shell_complete=complete_schedule, help="Only those of one schedule."
 )
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, MOST_LISTED),
+    default=100,
+    show_default=True,
+    help="At most so many.",
+)
 @click.option("--all-tenants", is_flag=True, help="Of all tenants.")
 @store_options
 @json_option
 def command(
-    schedule: str | None, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
+    schedule: str | None, limit: int, all_tenants: bool, store: str | None, tenant: str | None, as_json: bool
 ) -> None:
     """List the backfills, the newest first, and how far they are.
 
     A backfill that is over is kept for 90 days.
     """
     with opened(store, tenant) as app:
-        found = app.backfills.list(schedule=schedule, all_tenants=all_tenants)
+        found = app.backfills.list(schedule=schedule, limit=limit, all_tenants=all_tenants)
         local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
