@@ -126,7 +126,8 @@ class MovingContract(Contract):
     ) -> None:
         runs = [run(f"r{at:03}", task="old", run_at=store.now()) for at in range(60)]
         store.add_runs(runs)
-        lock, number, claimed = threading.Lock(), iter(range(100)), []
+        lock, number = threading.Lock(), iter(range(100))
+        claimed: list[str] = []
 
         def work(handle: Store) -> None:
             with lock:
