@@ -39,7 +39,6 @@ _SAME_FOR_LIFE = (
     "tick",
     "cause",
     "coalesced",
-    "task",
     "kind",
     "payload",
     "queue",
@@ -313,6 +312,8 @@ class Oracle:
             if getattr(before, name) != getattr(run, name):
                 raise Violation(f"{call.name} changed {name} of run {run.id}", run.id)
         step = (before.state, run.state)
+        if before.task != run.task and (call.name != "settle_runs" or step != ("queued", "queued")):
+            raise Violation(f"{call.name} moved run {run.id}, which was {before.state}", run.id)
         renewed = before.state in FINAL_STATES and run.state == "queued"
         if run.attempt != before.attempt + (renewed or step == ("queued", "running")):
             raise Violation(
@@ -355,7 +356,7 @@ class Oracle:
             )
         if before.state in FINAL_STATES and run.state in FINAL_STATES:
             raise Violation(f"{run.id} was {before.state} and became {run.state}", run.id)
-        for name in ("failures", "crashes", "cancel_requested"):
+        for name in ("failures", "crashes", "cancel_requested", "task"):
             wanted = getattr(applied, name)
             value = getattr(run, name)
             if value != wanted and value != getattr(before, name):

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
@@ -406,6 +407,33 @@ class ForgetsSlots(WatchedMemory):
         return super()._next_due(claim, None)
 
 
+class KeepsTheCohort(WatchedMemory):
+    """Leaves a run that is moved to another task in the cohort of its old one."""
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        with self._lock:
+            before = {each.run: self._runs.get(each.run) for each in transitions if each.task is not UNSET}
+            answers = super().settle_runs(transitions)
+            for run_id, run in before.items():
+                now = self._runs.get(run_id)
+                if run is not None and now is not None and now.state == "queued" and now.task != run.task:
+                    self._store(replace(now, cohort=run.cohort))
+            return answers
+
+
+class MovesRunning(WatchedMemory):
+    """Moves a run to another task, though a worker has claimed it meanwhile."""
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        with self._lock:
+            answers = super().settle_runs(transitions)
+            for each in transitions:
+                run = self._runs.get(each.run)
+                if each.task is not UNSET and run is not None and run.state == "running":
+                    self._store(replace(run, task=each.task))
+            return answers
+
+
 class BendsTheRules(WatchedMemory):
     """Plans a schedule as if its catch-up policy said something else."""
 
@@ -474,6 +502,8 @@ LIMIT_MUTANTS: tuple[type[WatchedMemory], ...] = (
     ForgetsBuckets,
     LeavesMisfits,
     ForgetsSlots,
+    KeepsTheCohort,
+    MovesRunning,
 )
 
 MUTANTS: tuple[type[WatchedMemory], ...] = (

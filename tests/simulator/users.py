@@ -192,6 +192,22 @@ class User:
             for _ in range(random.randint(1, 4))
         ]
         self._repeat(lambda: self.store.add_runs(runs))
+        # Drawn from the id, so that a seed's other choices stay as they are.
+        if crc32(runs[0].id.encode()) % 2 == 0:
+            self._move()
+
+    def _move(self) -> None:
+        """Move some of the queued runs to the other task, as if it had been renamed."""
+        query = RunQuery(states=("queued",), limit=10)
+        moves = []
+        for run in self._repeat(lambda: self.store.find_runs(query)).items:
+            moved = attempts.moved(
+                run, "task" if run.task == "charge" else "charge", f"move-{self.node.token()}"
+            )
+            if moved is not None and run.id.startswith("limited-") and crc32(moved.token.encode()) % 2:
+                moves.append(moved)
+        if moves:
+            self._repeat(lambda: self.store.settle_runs(moves))
 
     def _set_limit(self) -> None:
         """Set a limit, change it, or remove it."""

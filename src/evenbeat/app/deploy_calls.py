@@ -128,12 +128,13 @@ def _tokens(plan: DeployPlan | Collection[str] | None) -> frozenset[str] | None:
         return None
     if isinstance(plan, DeployPlan):
         return frozenset(entry.token for entry in plan.to_do)
-    is_list = isinstance(plan, Collection) and not isinstance(plan, str)
-    if not is_list or not all(isinstance(token, str) for token in plan):
+    tokens: Any = plan
+    is_list = isinstance(tokens, Collection) and not isinstance(tokens, str)
+    if not is_list or not all(isinstance(token, str) for token in tokens):
         raise InvalidValue(
             f"plan {shown(plan)} is not a plan",
             field="plan",
             value=plan,
             hint="give what plan() returns, or a list of the tokens of its entries",
         )
-    return frozenset(plan)
+    return frozenset(tokens)

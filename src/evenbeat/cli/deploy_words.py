@@ -45,9 +45,12 @@ def counts_words(plan: DeployPlan) -> str:
     """Return ``2 to add, 1 to change, 0 to remove; 12 unchanged``."""
     words = ", ".join(f"{plan.count(action):,} to {action}" for action in _DONE)
     others = [f"{plan.unchanged:,} unchanged"]
-    for action, word in (("conflict", "conflict"), ("drift", "edited by hand"), ("orphan", "not declared")):
-        if number := plan.count(action):
-            others.append(count(number, word, "conflicts") if action == "conflict" else f"{number:,} {word}")
+    if number := plan.count("conflict"):
+        others.append(count(number, "conflict"))
+    if number := plan.count("drift"):
+        others.append(f"{number:,} edited by hand")
+    if number := plan.count("orphan"):
+        others.append(f"{number:,} not declared")
     return f"{words}; {', '.join(others)}"
 
 

@@ -62,13 +62,14 @@ class QueuedRuns:
                 heaps.setdefault(tenant, []).append(heap)
         waiting = {tenant: some for tenant, some in heaps.items() if self._is_due(some, now)}
         found: list[Candidate] = []
+        taken: set[str] = set()
         tenants = in_turn(list(waiting), claim.turn)
         while tenants and len(found) < room:
             # Those of which the first pass left runs behind divide what the others left free.
             left = []
             for at, tenant in enumerate(tenants):
                 most = share(room - len(found), len(tenants) - at)
-                some = list(self._take(waiting[tenant], claim, now, most, give_cohort))
+                some = list(self._take(waiting[tenant], claim, now, most, give_cohort, taken))
                 found += some
                 if some and len(some) == most:
                     left.append(tenant)
@@ -127,12 +128,13 @@ class QueuedRuns:
         now: Instant,
         most: int,
         give_cohort: Callable[[RunRecord], bool],
+        taken: set[str],
     ) -> Iterator[Candidate]:
         """Yield due runs of one tenant and priority, merged over the queues. Runs of other tasks stay in the
-        heaps."""
+        heaps. ``taken`` has the runs that passes before this one took."""
         passed: list[tuple[_Heap, _Entry]] = []
-        taken: set[str] = set()
-        while len(taken) < most:
+        enough = len(taken) + most
+        while len(taken) < enough:
             heap = min((heap for heap in heaps if heap), key=lambda heap: heap[0], default=None)
             if heap is None or heap[0][0] > now:
                 break
