@@ -55,6 +55,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "nodes": (("nodes",), {}),
     "queues": (("queues",), {}),
     "templates": (("templates",), {}),
+    "template": (("templates", "nightly"), {}),
     "limits": (("limits",), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
