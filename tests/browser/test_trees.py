@@ -57,6 +57,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "queues": (("queues",), {}),
     "backfills": (("backfills",), {}),
     "templates": (("templates",), {}),
+    "template": (("templates", "nightly"), {}),
     "limits": (("limits",), {}),
     "plan": (("plan",), {}),
     "tenants": (("tenants",), {}),

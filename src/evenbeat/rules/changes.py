@@ -281,6 +281,7 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
         payload="null",
         description="",
         tags="",
+        template="",
         pause_note="",
         paused_by="",
         declared="",

@@ -89,7 +89,7 @@ def entry_of(record: ScheduleRecord) -> Entry:
         managed_by=intern(kind_of(record.managed_by)),
         trigger=_shared(record.trigger),
         tags=_words(record.tags),
-        template=intern(template_of(record.template)),
+        template=intern(template_of(record.template)) if record.template else "",
         text=_BETWEEN.join(searched).casefold(),
         generation=record.generation,
         revision=record.revision,

@@ -36,6 +36,7 @@ const ALERT_TABS: Record<string, string> = { alert_rule: "rules", alert_channel:
 export function pageOf({ kind, tenant, subject }: Pick<AuditEntry, "kind" | "tenant" | "subject">): { path: string[]; query: Query } | null {
   if (kind === "schedule" || kind === "run") return { path: [`${kind}s`, tenant, subject], query: {} };
   if (kind === "tenant") return { path: ["tenants", subject], query: {} };
+  if (kind === "template") return { path: ["templates", subject], query: { tenant } };
   const page = PAGES[kind];
   if (page !== undefined) return { path: [page], query: {} };
   const tab = ALERT_TABS[kind];

@@ -49,7 +49,7 @@ function Template({ schedule: { template, inherited, tenant } }: { schedule: Sch
   const words = inherited.map((option) => LABELS[option as FieldName].toLowerCase()).join(", ");
   return (
     <>
-      <a href={href(["templates"], { tenant })}>{template}</a>
+      <a href={href(["templates", template ?? ""], { tenant })}>{template}</a>
       <span class="muted">{words === "" ? ", inherits nothing: all options are its own" : `, inherits ${words}`}</span>
     </>
   );

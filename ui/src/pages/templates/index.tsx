@@ -17,8 +17,8 @@ import type { PageProps } from "../../shell/routes";
 import { href, useRoute } from "../../state/route";
 import { useMay, useMe } from "../../state/session";
 import { counted } from "../../time/format";
-import { LABELS } from "../schedules/form";
-import { rowsOf } from "../schedules/options";
+import { TemplateOptions } from "./options";
+import { TemplatePage } from "./template";
 import { TemplateDialog } from "./template_dialog";
 
 type Asked = { act: "set"; template: Template | null } | { act: "delete"; template: Template };
@@ -30,8 +30,12 @@ function useTenant(): string {
   return me.tenant ?? query.get("tenant") ?? me.default_tenant;
 }
 
-export function TemplatesPage(_: PageProps) {
+export function TemplatesPage({ rest: [name] }: PageProps) {
   const tenant = useTenant();
+  return name === undefined ? <TemplateList tenant={tenant} /> : <TemplatePage tenant={tenant} name={name} />;
+}
+
+function TemplateList({ tenant }: { tenant: string }) {
   const data = useData(`templates ${tenant}`, (signal) => call("GET /templates", { query: { tenant }, signal }), { every: 30_000 });
   const [asked, setAsked] = useState<Asked | null>(null);
   const isAdmin = useMay("admin");
@@ -67,27 +71,13 @@ export function TemplatesPage(_: PageProps) {
 
 function columnsOf(isAdmin: boolean, onAsk: (asked: Asked) => void): Column<Template>[] {
   const columns: Column<Template>[] = [
-    { title: "Template", kind: "main", cell: ({ name }) => name },
+    { title: "Template", kind: "main", cell: ({ name, tenant }) => <a href={href(["templates", name], { tenant })}>{name}</a> },
     { title: "Origin", cell: ({ built_in }) => <State state={built_in ? "built in" : "own"} tone={built_in ? "off" : "good"} /> },
-    { title: "Options", kind: "wide", cell: (template) => <Options template={template} /> },
+    { title: "Options", kind: "wide", cell: (template) => <TemplateOptions template={template} /> },
     { title: "Changed", cell: ({ updated_at }) => <Time at={updated_at} /> },
-    { title: "Schedules", cell: ({ name, tenant }) => <a href={href(["schedules"], { tenant, template: name })} aria-label={`Schedules that inherit from ${name}`}>show</a> },
   ];
   if (isAdmin) columns.push({ title: "Actions", cell: (template) => <TemplateButtons template={template} onAsk={onAsk} /> });
   return columns;
-}
-
-function Options({ template }: { template: Template }) {
-  return (
-    <ul class="plain-list" aria-label={`Options of ${template.name}`}>
-      {rowsOf(template.options).map(({ option, text }) => (
-        <li key={option}>
-          {LABELS[option]}: {text === "" ? <span class="muted">none</span> : <code>{text}</code>}
-          {option === "trigger" && <span class="muted"> {template.words}</span>}
-        </li>
-      ))}
-    </ul>
-  );
 }
 
 function TemplateButtons({ template, onAsk }: { template: Template; onAsk: (asked: Asked) => void }) {
