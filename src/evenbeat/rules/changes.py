@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from evenbeat.core.checks import check_schedule, check_texts
 from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.core.json_text import read_definition
-from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord
+from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
 from evenbeat.rules.definitions import DEFINITION, definition
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
     Active,
@@ -64,6 +65,7 @@ def create(
         generation=1 if previous is None else previous.generation + 1,
         revision=1 if previous is None else previous.revision + 1,
         fire_seq=0 if previous is None else previous.fire_seq + 1,
+        followers="" if previous is None else previous.followers,
     )
     return Planned(_with_first_tick(made, now if start is None else max(now, start - 1)))
 
@@ -126,14 +128,14 @@ def _change(
     fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
     before = readable_trigger(schedule)
     # An active row without a next tick has lost it: the first tick of the trigger is computed again.
-    is_lost = schedule.state == "active" and schedule.next_tick is None
+    is_lost = schedule.state == "active" and schedule.next_tick is None and not is_on_success(schedule)
     same_trigger = parse_trigger(wanted.trigger) == before and not is_lost
     if same_trigger:
         fields["trigger"] = schedule.trigger
     # Writing a quarantined row again wakes it up, even with the same values.
     if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    planned = _fire_overdue(schedule, now, active, keep_waiting=same_trigger)
+    planned = _fire_overdue(_idle(schedule), now, active, keep_waiting=same_trigger)
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
@@ -146,12 +148,13 @@ def _change(
         watermark = changed.next_tick
         # A new trigger makes a finished schedule active again, too.
         changed = _with_first_tick(replace(changed, anchor=now), now)
-        if watermark is None or (changed.next_tick or watermark) < watermark:
-            # The new trigger may have ticks before the watermark, which must get new identities.
+        if watermark is None or (changed.next_tick or watermark) < watermark or is_on_success(changed):
+            # The new trigger may have ticks before the watermark, which must get new identities. Successes
+            # that were recorded for an earlier trigger must not fire.
             changed = replace(changed, generation=changed.generation + 1)
     elif changed.state == "active":
         # The reason why it waits may be gone: ``plan`` decides again when the tick is due.
-        changed = replace(changed, wake_at=changed.next_tick)
+        changed = replace(changed, wake_at=now if is_on_success(changed) else changed.next_tick)
     return planned._replace(schedule=_revised(changed, now))
 
 
@@ -164,6 +167,7 @@ def pause(
     """
     _check_readable(schedule)
     check_texts(note=note, by=by)
+    schedule = _idle(schedule)
     # A machine that can't read the trigger leaves overdue ticks to be recorded at the end of the pause.
     readable = readable_trigger(schedule) is not None
     planned = _skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
@@ -177,7 +181,8 @@ def pause(
         paused_until=until,
         paused_by=by,
         paused_at=now,
-        wake_at=until,
+        # The next plan records successes that have not fired yet as skipped.
+        wake_at=now if is_on_success(schedule) else until,
     )
     return planned._replace(schedule=_revised(paused, now))
 
@@ -191,6 +196,7 @@ def resume(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = 
     _check_readable(schedule)
     if schedule.state != "paused":
         return None
+    schedule = _idle(schedule)
     # Not unfinished: the pause is over, and a second part would find nothing to resume.
     planned = _fire_overdue(schedule, now, active, keep_waiting=True)._replace(unfinished=False)
     if planned.schedule.state != "paused":  # the end of the pause has passed
@@ -216,6 +222,13 @@ def reschedule(
     if not FIRST <= tick <= LAST:
         hint = f"between {write_instant(FIRST)} and {write_instant(LAST)}"
         raise InvalidValue(f"tick {tick} is outside the calendar", field="tick", value=tick, hint=hint)
+    if is_on_success(schedule):
+        raise InvalidValue(
+            f"schedule {schedule.name} has no tick to move: it fires {schedule.trigger}",
+            field="tick",
+            value=write_instant(tick),
+            hint="run it now instead, or give it another trigger",
+        )
     planned = _fire_overdue(schedule, now, active, keep_waiting=False)
     if planned.unfinished:
         return planned
@@ -244,13 +257,15 @@ def reschedule(
 def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
     """Turn the row into a tombstone, whose numbers keep the runs of a later schedule of this name apart."""
     _check_exists(schedule)
+    schedule = _idle(schedule)
     gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
     tombstone = replace(
         gone.schedule,
         state="deleted",
         next_tick=None,
         moved=None,
-        wake_at=None,
+        # The next plan records successes that have not fired yet as skipped.
+        wake_at=now if is_on_success(schedule) else None,
         payload="null",
         description="",
         tags="",
@@ -353,7 +368,12 @@ def _skip_overdue(schedule: ScheduleRecord, now: Instant, reason: Reason, *, eve
 
 def _is_quarantined(schedule: ScheduleRecord) -> bool:
     """Return whether the row is quarantined: active, and not planned until it is written again."""
-    return schedule.state == "active" and schedule.wake_at is None
+    return schedule.state == "active" and schedule.wake_at is None and not is_on_success(schedule)
+
+
+def _idle(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Return a schedule that fires on success without the success that waits: its record waits, too."""
+    return replace(schedule, next_tick=None) if is_on_success(schedule) else schedule
 
 
 def _is_single(schedule: ScheduleRecord) -> bool:
@@ -380,7 +400,12 @@ def _check_format(schedule: ScheduleRecord) -> None:
 
 def _combined(first: Planned, then: Planned) -> Planned:
     return Planned(
-        then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels, then.deferred
+        then.schedule,
+        first.runs + then.runs,
+        first.skipped + then.skipped,
+        then.cancels,
+        then.deferred,
+        spent=first.spent + then.spent,
     )
 
 
@@ -404,7 +429,7 @@ def _with_first_tick(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
     tick = trigger.instant if isinstance(trigger, At) else trigger.next_ms(now)
     if schedule.state == "paused":
         return replace(schedule, next_tick=tick, fire_seq=schedule.fire_seq + 1)
-    state = "finished" if tick is None else "active"
+    state: ScheduleState = "finished" if tick is None and not is_on_success(schedule) else "active"
     return replace(schedule, next_tick=tick, wake_at=tick, state=state, fire_seq=schedule.fire_seq + 1)
 
 
