@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
+    from evenbeat.core.dependencies import After, Dependencies, Predecessor, after
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
         FailureGroup,
@@ -89,12 +90,24 @@ if TYPE_CHECKING:
     from evenbeat.tasks.context import RunContext
     from evenbeat.tasks.retrying import Retry
     from evenbeat.tasks.task import Call, Task
-    from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
+    from evenbeat.triggers import (
+        At,
+        Cron,
+        Every,
+        OnSuccess,
+        Trigger,
+        at,
+        cron,
+        every,
+        on_success_of,
+        parse_trigger,
+    )
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Account",
+    "After",
     "AlertChanged",
     "AlertChannel",
     "AlertExists",
@@ -114,6 +127,7 @@ __all__ = [
     "Cron",
     "DamagedSchedule",
     "Delivery",
+    "Dependencies",
     "DocumentLockLost",
     "EvenbeatError",
     "Event",
@@ -141,7 +155,9 @@ __all__ = [
     "NamedFigures",
     "NewToken",
     "NodeView",
+    "OnSuccess",
     "Percentiles",
+    "Predecessor",
     "QuarantineNote",
     "QueueStats",
     "QuietWindow",
@@ -198,9 +214,11 @@ __all__ = [
     "Why",
     "__version__",
     "acting_as",
+    "after",
     "at",
     "cron",
     "every",
+    "on_success_of",
     "parse_trigger",
 ]
 
@@ -223,6 +241,7 @@ _MODULES = {
         "QuarantineNote",
     ),
     "evenbeat.core.cells": ("HeatCell", "HeatMap", "ScheduleTimeline", "TimelineCell", "TimelineLane"),
+    "evenbeat.core.dependencies": ("After", "Dependencies", "Predecessor", "after"),
     "evenbeat.core.explanations": ("Account", "Fact", "Why"),
     "evenbeat.core.forecasts": (
         "Forecast",
@@ -292,7 +311,18 @@ _MODULES = {
     "evenbeat.tasks.context": ("RunContext",),
     "evenbeat.tasks.retrying": ("Retry",),
     "evenbeat.tasks.task": ("Call", "Task"),
-    "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
+    "evenbeat.triggers": (
+        "At",
+        "Cron",
+        "Every",
+        "OnSuccess",
+        "Trigger",
+        "at",
+        "cron",
+        "every",
+        "on_success_of",
+        "parse_trigger",
+    ),
 }
 
 

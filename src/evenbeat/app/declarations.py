@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from evenbeat.app.definitions import new_schedule
 from evenbeat.app.rows import FirstWrite, ScheduleRows
+from evenbeat.core.dependencies import read_after
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import changes, definitions
+from evenbeat.rules.dependencies import predecessors
 from evenbeat.rules.firing import Planned
 from evenbeat.tasks.task import Task, Tasks
 
@@ -61,9 +63,28 @@ class Declarations:
 
     def declare_tasks(self, tasks: Tasks) -> None:
         """Declare the schedules of all tasks that were decorated with one."""
-        for task in tasks:
-            if task.trigger is not None:
-                self.declare_task(task)
+        for task in _in_order([task for task in tasks if task.trigger is not None]):
+            self.declare_task(task)
+
+
+def _in_order(tasks: list[Task[..., Any]]) -> list[Task[..., Any]]:
+    """Return the tasks with the schedules that others depend on before these; otherwise in their order."""
+    names = {task.name for task in tasks}
+    ordered: list[Task[..., Any]] = []
+    left = tasks
+    while left:
+        done = {task.name for task in ordered}
+        free = [task for task in left if _needs(task).isdisjoint(names - done)]
+        if not free:
+            return [*ordered, *left]  # a cycle, which the first of them is refused for
+        ordered += free
+        left = [task for task in left if task not in free]
+    return ordered
+
+
+def _needs(task: Task[..., Any]) -> set[str]:
+    """Return the names of the schedules that the schedule of a task depends on."""
+    return set(predecessors(str(task.trigger), read_after(task.policies.get("after"))))
 
 
 def _replaced_edits(previous: ScheduleRecord | None, planned: Planned | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from evenbeat.observe import run_progress
 from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.observe.phrases import count
 from evenbeat.rules import attempts, auditing
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run, every_schedule
@@ -248,7 +249,7 @@ def _uncancelled(store: Store, now: Instant) -> Iterator[_Found]:
 
 def is_asleep(row: ScheduleRecord) -> bool:
     """Return whether no node will ever plan an active schedule."""
-    return row.state == "active" and row.wake_at is None
+    return row.state == "active" and row.wake_at is None and not is_on_success(row)
 
 
 def planning_problem(row: ScheduleRecord, now: Instant) -> str | None:

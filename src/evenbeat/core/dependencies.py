@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -9,6 +10,7 @@ import msgspec
 
 from evenbeat.core.checks import check_name, check_one_of
 from evenbeat.core.durations import UNITS, Duration, read_duration, write_duration
+from evenbeat.core.records import ScheduleState
 from evenbeat.errors import InvalidValue, shown
 
 Otherwise: TypeAlias = Literal["skip", "run"]
@@ -37,6 +39,35 @@ class After(msgspec.Struct, frozen=True):
         if self.wait:
             text += f" wait {write_duration(self.wait)}"
         return text if self.otherwise == "skip" else f"{text} otherwise {self.otherwise}"
+
+
+class Predecessor(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that another one waits for."""
+
+    name: str
+    state: ScheduleState | None
+    """None if there is no such schedule any more."""
+    last_success: datetime | None
+    is_met: bool | None
+    """Whether it has succeeded lately enough for a tick to fire now; None for ``on success of``."""
+
+
+class Dependencies(msgspec.Struct, frozen=True, kw_only=True):
+    """What a schedule waits for, and what waits for it."""
+
+    schedule: str
+    tenant: str
+    after: str | None
+    """The dependency as text; None if there is none."""
+    on_success_of: str | None
+    """The schedule each of whose successes fires this one; None if it has ticks of its own."""
+    predecessors: tuple[Predecessor, ...]
+    followers: tuple[str, ...]
+    """The schedules that wait for this one, by name."""
+    waits_until: datetime | None
+    """Until when a due tick waits for predecessors; None if none waits."""
+    pending: int
+    """How many successes have not fired yet, up to 1,000; of ``on success of``."""
 
 
 def after(

@@ -18,10 +18,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from evenbeat.core.checks import check_schedule, check_texts
+from evenbeat.core.dependencies import read_after
 from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.core.json_text import read_definition
 from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord, ScheduleState
-from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
+from evenbeat.errors import (
+    DamagedSchedule,
+    InvalidValue,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleTooNew,
+    shown,
+)
 from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.firing import (
@@ -154,7 +162,7 @@ def _change(
             changed = replace(changed, generation=changed.generation + 1)
     elif changed.state == "active":
         # The reason why it waits may be gone: ``plan`` decides again when the tick is due.
-        changed = replace(changed, wake_at=now if is_on_success(changed) else changed.next_tick)
+        changed = replace(changed, wake_at=changed.next_tick)
     return planned._replace(schedule=_revised(changed, now))
 
 
@@ -181,8 +189,7 @@ def pause(
         paused_until=until,
         paused_by=by,
         paused_at=now,
-        # The next plan records successes that have not fired yet as skipped.
-        wake_at=now if is_on_success(schedule) else until,
+        wake_at=until,
     )
     return planned._replace(schedule=_revised(paused, now))
 
@@ -264,8 +271,7 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
         state="deleted",
         next_tick=None,
         moved=None,
-        # The next plan records successes that have not fired yet as skipped.
-        wake_at=now if is_on_success(schedule) else None,
+        wake_at=None,
         payload="null",
         description="",
         tags="",
@@ -275,6 +281,21 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
         damage="",
     )
     return gone._replace(schedule=_revised(tombstone, now))
+
+
+def add_follower(schedule: ScheduleRecord, name: str, now: Instant) -> Planned | None:
+    """Add a schedule to those that a success of this one wakes; None if it is one of them already."""
+    _check_readable(schedule)
+    followers = schedule.followers.split()
+    if name in followers:
+        return None
+    schedule = _idle(schedule)
+    # The end of a run may wake it before this is written: if it waits, plan it again.
+    wake_at = schedule.wake_at
+    if schedule.state == "active" and wake_at is not None and schedule.next_tick is not None:
+        wake_at = min(wake_at, schedule.next_tick)
+    changed = replace(schedule, followers=" ".join(sorted((*followers, name))), wake_at=wake_at)
+    return Planned(_revised(changed, now))
 
 
 def run_now(
@@ -311,7 +332,8 @@ def run_now(
         created_at=now,
         trace=trace,
     )
-    return Planned(replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1), (run,))
+    fired = replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1)
+    return Planned(_replanned(fired, now), (run,))
 
 
 def _fire_overdue(
@@ -410,8 +432,17 @@ def _combined(first: Planned, then: Planned) -> Planned:
 
 
 def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
-    """Check the fields, and return the schedule with the canonical text of its trigger."""
-    return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
+    """Check the fields, and return the schedule with the canonical texts of its trigger and dependency."""
+    trigger = parse_trigger(check_schedule(wanted).trigger)
+    checked = replace(wanted, trigger=str(trigger), after=read_after(wanted.after))
+    if checked.after and is_on_success(checked):
+        raise InvalidValue(
+            f"after {shown(checked.after)} has no effect on a schedule that fires {checked.trigger}",
+            field="after",
+            value=checked.after,
+            hint="leave it out, or give the schedule a trigger with ticks",
+        )
+    return checked
 
 
 def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
@@ -434,4 +465,13 @@ def _with_first_tick(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
 
 
 def _revised(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    return replace(schedule, revision=schedule.revision + 1, updated_at=now)
+    return _replanned(replace(schedule, revision=schedule.revision + 1, updated_at=now), now)
+
+
+def _replanned(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
+    """Return a schedule that fires on success so that it is planned at once.
+
+    A success may wake it before a change is written: the change must not put it to sleep. The plan also
+    records successes that a pause, or a delete, keeps from firing.
+    """
+    return replace(schedule, wake_at=now) if is_on_success(schedule) else schedule

@@ -8,7 +8,7 @@ lists its followers, so that a settled success that nobody waits for reads nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
@@ -164,6 +164,37 @@ def unmet(after: After, last_successes: Mapping[str, Instant | None], now: Insta
     )
 
 
+def waits_until(schedule: ScheduleRecord, now: Instant) -> Instant | None:
+    """Return until when the due tick of a schedule waits for its predecessors; None if none waits."""
+    tick = schedule.next_tick
+    if not schedule.after or schedule.state != "active" or tick is None or schedule.wake_at is None:
+        return None
+    start = tick + spread_delay(schedule)
+    return start + parse_after(schedule.after).wait if start <= now and schedule.wake_at > start else None
+
+
+def cycle_through(
+    name: str, first: tuple[str, ...], leads_to: Callable[[list[str]], Mapping[str, tuple[str, ...]]]
+) -> tuple[str, ...] | None:
+    """Return the cycle that a schedule with these predecessors would close: ``a -> b -> a``; None if none.
+
+    ``leads_to`` returns the predecessors of schedules, by name.
+    """
+    paths: dict[str, tuple[str, ...]] = {each: (name, each) for each in first}
+    level = list(paths)
+    while level:
+        if name in paths:
+            return paths[name]
+        found = leads_to(level)
+        level = []
+        for each, following in found.items():
+            for other in following:
+                if other not in paths:
+                    paths[other] = (*paths[each], other)
+                    level.append(other)
+    return None
+
+
 class Chosen(NamedTuple):
     """What becomes of pending successes."""
 
@@ -190,7 +221,8 @@ def choose(schedule: ScheduleRecord, pending: Sequence[Pending], room: int, most
     paused = tuple(each for each in pending if each.success.paused and each not in stale)
     drops: list[tuple[Reason, tuple[Pending, ...]]] = [("changed", stale), ("paused", paused)]
     rest = tuple(each for each in pending if each not in stale and each not in paused)
-    fires, coalesced = rest[: max(0, min(room, most))], ()
+    coalesced: tuple[Pending, ...] = ()
+    fires = rest[: max(0, min(room, most))]
     left = rest[len(fires) :]
     if schedule.overlap == "skip":
         drops.append(("overlap", left))
