@@ -190,7 +190,8 @@ SCHEDULE: Options = {
         Option(
             name="after",
             kind="after",
-            default=None,
+            default=_SCHEDULES.after,
+            default_words="none",
             is_optional=True,
             help="Schedules that must have succeeded lately before a tick fires: `load within 1h wait 30m`.",
         ),
