@@ -75,7 +75,9 @@ def create(
         fire_seq=0 if previous is None else previous.fire_seq + 1,
         followers="" if previous is None else previous.followers,
     )
-    return Planned(_with_first_tick(made, now if start is None else max(now, start - 1)))
+    made = _with_first_tick(made, now if start is None else max(now, start - 1))
+    # Successes of the deleted schedule that have not fired yet are recorded as skipped.
+    return Planned(made if previous is None else _replanned(made, now))
 
 
 def declare(
@@ -469,9 +471,13 @@ def _revised(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
 
 
 def _replanned(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    """Return a schedule that fires on success so that it is planned at once.
+    """Return a schedule that depends on others so that it is planned at once if it may be waiting.
 
-    A success may wake it before a change is written: the change must not put it to sleep. The plan also
+    A success may wake it before a change is written: the change must not put it to sleep again. The plan also
     records successes that a pause, or a delete, keeps from firing.
     """
-    return replace(schedule, wake_at=now) if is_on_success(schedule) else schedule
+    if is_on_success(schedule):
+        return replace(schedule, wake_at=now)
+    if schedule.after and schedule.state == "active" and schedule.wake_at is not None:
+        return replace(schedule, wake_at=min(schedule.wake_at, schedule.next_tick or now))
+    return schedule

@@ -359,6 +359,7 @@ def _fire_successes(
     schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...], facts: Facts
 ) -> Planned:
     """Plan a schedule that fires on each success of another one: a run for each pending success."""
+    before = schedule
     if schedule.state == "paused" and schedule.paused_until is not None and schedule.paused_until <= now:
         schedule = without_pause(schedule)
     most = max(1, min(TICKS_A_STEP, BYTES_A_STEP // max(1, len(schedule.payload))))
@@ -377,13 +378,14 @@ def _fire_successes(
         next_tick=None,
         wake_at=now if goes_on else schedule.paused_until if schedule.state == "paused" else None,
         last_fire=now if runs else schedule.last_fire,
-        fire_seq=schedule.fire_seq + (1 if done else 0),
     )
     cancels: tuple[str, ...] = ()
     if chosen.left and not runs:
         # Like a tick that waits for a run: the end of the run wakes it.
         waiting = _wait(replace(moved, next_tick=chosen.left[0].success.at), now, active)
         moved, cancels = waiting.schedule, waiting.cancels
+    if done or replace(before, wake_at=moved.wake_at) != moved:
+        moved = replace(moved, fire_seq=before.fire_seq + 1)
     spent = tuple((PENDING, schedule.tenant, each.key) for each in done)
     return Planned(moved, tuple(runs), tuple(skipped), cancels, spent=spent)
 
