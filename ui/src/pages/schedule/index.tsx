@@ -10,6 +10,7 @@ import { Actions } from "./actions";
 import { AuditSection } from "./audit";
 import { ChartsSection } from "./charts";
 import { Absent } from "./absent";
+import { DependenciesSection } from "./dependencies";
 import { Banners, Head } from "./head";
 import { HeatSection } from "./heat_map";
 import { HistorySection } from "./history";
@@ -38,6 +39,7 @@ function Sections({ schedule }: { schedule: Schedule }) {
     <>
       <Banners schedule={schedule} />
       <Head schedule={schedule} />
+      {!schedule.damage && <DependenciesSection {...about} />}
       {!schedule.damage && <AccountSection {...about} />}
       {!schedule.damage && <HeatSection {...about} />}
       <ChartsSection {...about} />
