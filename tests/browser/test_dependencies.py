@@ -8,7 +8,7 @@ from evenbeat import on_success_of
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, Store
-from tests.browser.dashboard import Dashboard, assert_accessible
+from tests.browser.dashboard import Complaints, Dashboard, assert_accessible
 from tests.browser.test_schedule import open_schedule, section
 
 
@@ -52,8 +52,9 @@ def test_a_success_starts_the_run_of_a_follower_and_both_pages_say_so(
 
 
 def test_a_dependency_is_set_in_the_form_and_a_wrong_one_is_refused_at_its_field(
-    dashboard: Dashboard, page: Page
+    dashboard: Dashboard, page: Page, complaints: Complaints
 ) -> None:
+    complaints.allow("422 (Unprocessable")
     schedules = dashboard.app.schedules
     schedules.add("load", "every 1h", "work")
     schedules.add("digest", "every 1h", "work")
@@ -68,6 +69,8 @@ def test_a_dependency_is_set_in_the_form_and_a_wrong_one_is_refused_at_its_field
     field.fill("load within 1h wait 5m")
     save(page)
     expect(section(page, "Dependencies")).to_contain_text("load within 1h wait 5m")
-    expect(section(page, "Policies")).to_contain_text("A tick fires only after other schedules have succeeded")
+    expect(section(page, "Policies")).to_contain_text(
+        "A tick fires only after other schedules have succeeded"
+    )
     assert schedules.get("digest").after == "load within 1h wait 5m"
     assert_accessible(page)

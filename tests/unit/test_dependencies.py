@@ -24,8 +24,11 @@ from evenbeat import (
     on_success_of,
     parse_trigger,
 )
+from evenbeat.app.repairs import duplicates
 from evenbeat.core.dependencies import LONGEST_SPAN, After, parse_after, read_after
+from evenbeat.core.instants import to_ms
 from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
+from evenbeat.doctor import diagnose
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
     Facts,
@@ -38,6 +41,7 @@ from evenbeat.rules.dependencies import (
     success_run,
 )
 from evenbeat.rules.firing import NO_FACTS, WAIT_CHECK, plan
+from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.testing import VirtualScheduler, virtual
 
 MINUTE = 60_000
@@ -465,3 +469,39 @@ def test_two_schedules_that_follow_at_once_are_both_linked() -> None:
         thread.join()
     assert app.schedules.dependencies("load").followers == tuple(names)
     app.close()
+
+
+def test_doctor_names_predecessors_that_are_gone_and_cycles(time: VirtualScheduler) -> None:
+    schedules, store = time.schedules, time.app.store
+    schedules.add("report", on_success_of("load"), "work")
+    schedules.add("mail", every("1h"), "work", after="load, report within 1h")
+
+    def found() -> dict[str, tuple[str, tuple[str, ...]]]:
+        findings = [each for each in diagnose(store, store.now()) if each.check == "dependencies"]
+        return {each.level: (each.message, each.details) for each in findings}
+
+    assert found() == {}
+    schedules.delete("load")
+    words = "2 dependencies are on schedules that do not exist"
+    assert found() == {"warn": (words, ("mail waits for load", "report waits for load"))}
+    schedules.add("load", every("1h"), "load")
+    row = time.app.store.find_schedules(ScheduleQuery(tenant="default", name="load")).items[0]
+    # Two processes that write at the same moment may close a cycle.
+    changed = changes.change(row, {"after": "mail within 1h"}, store.now())
+    assert changed is not None
+    assert store.put_schedules([Write(changed, row.version)])[0].accepted
+    level, (message, details) = next(iter(found().items()))
+    assert (level, message) == ("fail", "3 schedules wait for themselves")
+    assert "load -> mail -> load" in details
+
+
+def test_runs_after_successes_of_the_same_tick_are_no_duplicates(time: VirtualScheduler) -> None:
+    time.schedules.add("report", on_success_of("load"), "work")
+    time.travel("1h")
+    store = time.app.store
+    (load,) = time.app.runs.list(schedule="load")
+    success = Success("backfilled", to_ms(load.tick or time.now), store.now())
+    again = success_run(replace(row(), generation=1), success, store.now())
+    store.add_runs([again])
+    assert len({run.tick for run in time.app.runs.list(schedule="report")}) == 1
+    assert duplicates(store)[0] == []

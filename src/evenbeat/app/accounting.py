@@ -24,7 +24,7 @@ from evenbeat.rules.accounts import (
     is_of_trigger,
     tally,
 )
-from evenbeat.rules.dependencies import PENDING, is_on_success, pending_keys
+from evenbeat.rules.dependencies import PENDING, is_after_success, is_on_success, pending_keys
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
 
@@ -68,7 +68,7 @@ def _successes(store: Store, row: ScheduleRecord, period: Period) -> Account:
     states: Counter[RunState] = Counter()
     inside = range(period.start, period.end)
     for run in islice(runs_since(store, row, period.start), MOST_TICKS):
-        if run.cause == "tick" and run.created_at in inside:
+        if is_after_success(run) and run.created_at in inside:
             outcomes["ran"] += 1
             states[run.state] += 1
     for skipped in store.find_skipped(row.tenant, row.name, MOST_TICKS):

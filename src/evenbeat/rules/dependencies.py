@@ -195,6 +195,39 @@ def cycle_through(
     return None
 
 
+class Broken(NamedTuple):
+    """A schedule whose dependency can't come true."""
+
+    schedule: ScheduleRecord
+    missing: str | None = None
+    """The predecessor that does not exist any more."""
+    cycle: tuple[str, ...] = ()
+    """The schedules by which it waits for itself."""
+
+
+def broken(rows: Sequence[ScheduleRecord]) -> list[Broken]:
+    """Return the schedules that wait for one that does not exist, or for themselves. ``rows`` are all
+    schedules that are not deleted."""
+    graph = {
+        row.key: predecessors(row.trigger, row.after) for row in rows if needs_facts(row) and not row.damage
+    }
+    if not graph:
+        return []
+    present = {row.key: row for row in rows}
+    found = []
+    for (tenant, name), names in graph.items():
+        row = present[tenant, name]
+        found += [Broken(row, missing=each) for each in names if (tenant, each) not in present]
+
+        def leads_to(some: list[str], tenant: str = tenant) -> dict[str, tuple[str, ...]]:
+            return {each: graph.get((tenant, each), ()) for each in some}
+
+        cycle = cycle_through(name, names, leads_to)
+        if cycle is not None:
+            found.append(Broken(row, cycle=cycle))
+    return found
+
+
 class Chosen(NamedTuple):
     """What becomes of pending successes."""
 
@@ -268,12 +301,16 @@ def _run_id(schedule: ScheduleRecord, run: str) -> str:
     return f"{prefix}~{blake2b(run.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
+def is_after_success(run: RunRecord) -> bool:
+    """Return whether the success of another run started a run: its tick is not one of its schedule."""
+    return run.cause == "tick" and run.id.startswith(f"{run.tenant}/{run.schedule}/{run.generation}/after/")
+
+
 def predecessor_run(run: RunRecord) -> str | None:
     """Return the id of the run whose success started a run; None if none did, or its id was too long."""
-    prefix = f"{run.tenant}/{run.schedule}/{run.generation}/after/"
-    if run.cause != "tick" or not run.id.startswith(prefix):
+    if not is_after_success(run):
         return None
-    rest = run.id.removeprefix(prefix)
+    rest = run.id.removeprefix(f"{run.tenant}/{run.schedule}/{run.generation}/after/")
     if rest.startswith("~"):
         return None
     return rest[1:] if rest.startswith("/") else f"{run.tenant}/{rest}"

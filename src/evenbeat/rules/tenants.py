@@ -14,7 +14,7 @@ KEY = "quota"
 DEFAULT = "default"
 """The tenant with which the store also keeps what belongs to no tenant, such as tokens and limits."""
 
-_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA)
+_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA, "success")
 _OF_OTHERS = (RULE, CHANNEL, WINDOW, SIGNAL, INCIDENT, PAST, PENDING, LOG, "retention")
 
 
