@@ -31,6 +31,7 @@ from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
 from evenbeat.doctor import diagnose
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
+    NO_FACTS,
     Facts,
     Pending,
     Success,
@@ -40,7 +41,7 @@ from evenbeat.rules.dependencies import (
     predecessor_run,
     success_run,
 )
-from evenbeat.rules.firing import NO_FACTS, WAIT_CHECK, plan
+from evenbeat.rules.firing import WAIT_CHECK, plan
 from evenbeat.stores.base import ScheduleQuery, Write
 from evenbeat.testing import VirtualScheduler, virtual
 
@@ -354,7 +355,7 @@ def test_cycles_are_refused_however_they_come_about(time: VirtualScheduler) -> N
     schedules.add("mail", every("1h"), "work", after=after("report", within="1h"))
     for change in ({"trigger": on_success_of("mail")}, {"after": "mail within 1h"}):
         with pytest.raises(InvalidValue, match="load -> mail -> report -> load"):
-            schedules.update("load", **change)  # type: ignore[arg-type]
+            schedules.update("load", **change)
     assert schedules.get("load").after is None
     assert schedules.dependencies("mail").followers == ()
 

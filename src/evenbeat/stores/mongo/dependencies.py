@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from pymongo import UpdateOne
 
@@ -78,5 +79,5 @@ def _find(session: Session, name: str, keys: Sequence[Key], fields: Document) ->
     return session.find(name, SCHEDULES, {"_id": {"$in": ids}}, fields=fields) if ids else []
 
 
-def _field(document: Document, name: str) -> object:
+def _field(document: Document, name: str) -> Any:
     return document.get(name, "" if name in ("trigger", "after") else None)
