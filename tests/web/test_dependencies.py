@@ -65,7 +65,6 @@ def test_dependencies_are_set_shown_and_removed(site: Site, clock: VirtualClock)
     [
         (body("b", "on success of nobody"), "trigger"),
         (body("b", "on success of b"), "trigger"),
-        (body("b", "on success of a b"), "on_success_of"),
         (body("b", after="a"), "after"),
         (body("b", after="a within 0s"), "within"),
         (body("b", after="b within 1h"), "after"),
@@ -74,13 +73,14 @@ def test_dependencies_are_set_shown_and_removed(site: Site, clock: VirtualClock)
 )
 def test_wrong_dependencies_are_refused_by_field(site: Site, wanted: dict[str, Any], field: str) -> None:
     add(site, body("a"))
-    assert_problem(
-        site.request("POST", "schedules", json=wanted),
-        422,
-        "invalid-trigger" if field == "on_success_of" else "invalid-value",
-        field,
-    )
+    assert_problem(site.request("POST", "schedules", json=wanted), 422, "invalid-value", field)
     assert_problem(site.request("GET", "schedules/b/dependencies"), 404, "schedule-not-found")
+
+
+def test_a_trigger_that_names_no_schedule_is_refused(site: Site) -> None:
+    for trigger in ("on success of", "on success of a b"):
+        refused = site.request("POST", "schedules", json=body("b", trigger))
+        assert "on success of load" in assert_problem(refused, 422, "invalid-trigger", "trigger")["hint"]
 
 
 def test_another_tenant_is_not_named(site: Site) -> None:
