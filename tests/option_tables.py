@@ -41,6 +41,7 @@ _WORDS = {
     "priority": "0 to 9, `low`, `normal`, `high`",
     "flag": "True, False",
     "rate": "a rate such as `10/m`",
+    "after": "`after(…)`, or its text",
 }
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
+    from evenbeat.core.dependencies import After, Dependencies, Predecessor, after
     from evenbeat.core.deploys import DeployPlan, DeployResult, FieldChange, PlanEntry, RefusedChange
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
@@ -97,12 +98,24 @@ if TYPE_CHECKING:
     from evenbeat.tasks.context import RunContext
     from evenbeat.tasks.retrying import Retry
     from evenbeat.tasks.task import Call, Task
-    from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
+    from evenbeat.triggers import (
+        At,
+        Cron,
+        Every,
+        OnSuccess,
+        Trigger,
+        at,
+        cron,
+        every,
+        on_success_of,
+        parse_trigger,
+    )
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Account",
+    "After",
     "AlertChanged",
     "AlertChannel",
     "AlertExists",
@@ -127,6 +140,7 @@ __all__ = [
     "Cron",
     "DamagedSchedule",
     "Delivery",
+    "Dependencies",
     "DeployPlan",
     "DeployResult",
     "DocumentLockLost",
@@ -158,8 +172,10 @@ __all__ = [
     "NamedFigures",
     "NewToken",
     "NodeView",
+    "OnSuccess",
     "Percentiles",
     "PlanEntry",
+    "Predecessor",
     "QuarantineNote",
     "QueueStats",
     "QuietWindow",
@@ -223,9 +239,11 @@ __all__ = [
     "Why",
     "__version__",
     "acting_as",
+    "after",
     "at",
     "cron",
     "every",
+    "on_success_of",
     "parse_trigger",
 ]
 
@@ -249,6 +267,7 @@ _MODULES = {
     ),
     "evenbeat.core.cells": ("HeatCell", "HeatMap", "ScheduleTimeline", "TimelineCell", "TimelineLane"),
     "evenbeat.core.deploys": ("DeployPlan", "DeployResult", "FieldChange", "PlanEntry", "RefusedChange"),
+    "evenbeat.core.dependencies": ("After", "Dependencies", "Predecessor", "after"),
     "evenbeat.core.explanations": ("Account", "Fact", "Why"),
     "evenbeat.core.forecasts": (
         "Forecast",
@@ -325,7 +344,18 @@ _MODULES = {
     "evenbeat.tasks.context": ("RunContext",),
     "evenbeat.tasks.retrying": ("Retry",),
     "evenbeat.tasks.task": ("Call", "Task"),
-    "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
+    "evenbeat.triggers": (
+        "At",
+        "Cron",
+        "Every",
+        "OnSuccess",
+        "Trigger",
+        "at",
+        "cron",
+        "every",
+        "on_success_of",
+        "parse_trigger",
+    ),
 }
 
 

@@ -29,6 +29,7 @@ from evenbeat.observe.limit_usage import LimitUsage
 from evenbeat.observe.missing_tasks import missing_tasks
 from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
+from evenbeat.rules.dependencies import broken
 from evenbeat.rules.limits import LIMIT, OWNER
 from evenbeat.rules.templates import TEMPLATE
 from evenbeat.rules.waiting import takers, why_no_taker
@@ -85,6 +86,7 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         *_self_check(store, alive, now),
         _quarantine(store, rows),
         *_deferred(store),
+        *_dependencies(rows),
         *_alerts(store),
         *_templates(store, rows),
         _duplicates(store),
@@ -453,6 +455,33 @@ def _templates(store: Store, rows: list[ScheduleRecord]) -> list[Finding]:
             facts={"schedules": [row.name for row, _ in behind]},
         )
     ]
+
+
+def _dependencies(rows: list[ScheduleRecord]) -> Iterator[Finding]:
+    """Yield what is wrong with dependencies; nothing if all is well."""
+    found = broken(rows)
+    gone = [(each.schedule, each.missing) for each in found if each.missing is not None]
+    if gone:
+        yield Finding(
+            check="dependencies",
+            level="warn",
+            message=f"{count(len(gone), 'dependency is', 'dependencies are')} on schedules that do not exist",
+            hint="add them again, or change what waits for them: evenbeat schedules update",
+            details=_some(f"{row.name} waits for {name}" for row, name in gone),
+            facts={
+                "missing": [{"tenant": row.tenant, "name": row.name, "waits_for": name} for row, name in gone]
+            },
+        )
+    cycles = [(each.schedule, each.cycle) for each in found if each.cycle]
+    if cycles:
+        yield Finding(
+            check="dependencies",
+            level="fail",
+            message=f"{count(len(cycles), 'schedule waits for itself', 'schedules wait for themselves')}",
+            hint="remove one of the dependencies: evenbeat schedules update",
+            details=_some(" -> ".join(cycle) for _, cycle in cycles),
+            facts={"cycles": [{"tenant": row.tenant, "cycle": list(cycle)} for row, cycle in cycles]},
+        )
 
 
 def _alerts(store: Store) -> list[Finding]:

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.browser.dashboard import Complaints, Dashboard, assert_accessible, opened
 
 # The stories of schedules, runs and alerts check their own pages.
-PAGES = ("now", "timeline", "nodes", "queues", "backfills", "templates", "plan", "limits", "tenants")
-PAGES += ("order", "audit", "tokens")
+_MAIN = ("now", "timeline", "nodes", "queues", "backfills", "templates", "plan")
+PAGES = (*_MAIN, "limits", "tenants", "order", "audit", "tokens")
 
 
 def test_ctrl_k_finds_a_page_and_a_schedule(dashboard: Dashboard, page: Page) -> None:

@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--store", default="memory", help="memory, sqlite, or the URL of a server")
     parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
     parser.add_argument("--limits", action="store_true", help="users set limits, too")
+    parser.add_argument("--dependencies", action="store_true", help="schedules depend on others, too")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
     # Warnings of lost workers are normal here.
@@ -30,7 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         trace = Trace(_write if chosen.verbose else None)
         try:
-            report = run_seed(seed, chosen.store, trace, product=chosen.product, limits=chosen.limits)
+            report = run_seed(
+                seed,
+                chosen.store,
+                trace,
+                product=chosen.product,
+                limits=chosen.limits,
+                dependencies=chosen.dependencies,
+            )
         except SimulationFailed as failure:
             _write(str(failure))
             failed += 1
@@ -43,11 +51,19 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def run_seed(seed: int, store: str, trace: Trace, *, product: bool = False, limits: bool = False) -> Report:
+def run_seed(
+    seed: int,
+    store: str,
+    trace: Trace,
+    *,
+    product: bool = False,
+    limits: bool = False,
+    dependencies: bool = False,
+) -> Report:
+    chosen = DEFAULT if store == "memory" else WITH_DRIVER
+    settings = chosen._replace(product=product, limits=limits, dependencies=dependencies)
     if store == "memory":
-        settings = DEFAULT._replace(product=product, limits=limits)
         return simulate(seed, MemoryBackend, settings, trace=trace, store=store)
-    settings = WITH_DRIVER._replace(product=product, limits=limits)
     if store != "sqlite":
         with own_place(store) as url:
             return simulate(seed, server_backend(url), settings, trace=trace, store=store)

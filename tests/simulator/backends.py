@@ -11,6 +11,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, Skipped, Statistics
+from evenbeat.rules.dependencies import PENDING
 from evenbeat.rules.limits import LIMIT, Limit
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.stores.memory import MemoryStore
@@ -32,6 +33,8 @@ class View(NamedTuple):
     statistics: dict[Key, Statistics]
     limits: tuple[Limit, ...] = ()
     """Read only if ``has_limits`` is true for the backend."""
+    pending: frozenset[str] = frozenset()
+    """The keys of successes that have not fired yet. Read only if ``has_dependencies`` is true."""
     is_atomic: bool = True
     """Whether no other call commits between the reads of a claim and its commit."""
 
@@ -43,6 +46,8 @@ class Backend(Protocol):
     """Whether its stores themselves call the hook, before every command and after each commit."""
     has_limits: bool
     """Whether users set limits."""
+    has_dependencies: bool
+    """Whether users make schedules depend on others."""
 
     def connect(self, hook: Hook) -> Store:
         """Create a store for one node."""
@@ -73,6 +78,7 @@ class MemoryBackend:
 
     yields = False
     has_limits = False
+    has_dependencies = False
 
     def __init__(self, clock: VirtualClock, kind: type[WatchedMemory] = WatchedMemory) -> None:
         self._store = kind(clock)
@@ -84,6 +90,8 @@ class MemoryBackend:
 
     def look(self) -> View:
         view = self._store.look()
+        if self.has_dependencies:
+            view = view._replace(pending=_pending(self._store))
         return view._replace(limits=_limits(self._store)) if self.has_limits else view
 
     def close(self) -> None:
@@ -95,6 +103,7 @@ class DatabaseBackend:
 
     yields = True
     has_limits = False
+    has_dependencies = False
 
     def __init__(self, connect: Callable[[Hook | None], Store]) -> None:
         self._connect = connect
@@ -115,6 +124,7 @@ class DatabaseBackend:
             {key: store.find_skipped(*key, limit=_EVERYTHING) for key in schedules},
             dict(zip(schedules, store.statistics(list(schedules)), strict=True)),
             _limits(store) if self.has_limits else (),
+            _pending(store) if self.has_dependencies else frozenset(),
             is_atomic=False,
         )
 
@@ -124,6 +134,10 @@ class DatabaseBackend:
 
 def _limits(store: Store) -> tuple[Limit, ...]:
     return tuple(msgspec.json.decode(record.body, type=Limit) for record in store.find_records(LIMIT))
+
+
+def _pending(store: Store) -> frozenset[str]:
+    return frozenset(record.key for record in store.find_records(PENDING))
 
 
 def sqlite_backend(path: Path) -> MakeBackend:

@@ -63,6 +63,8 @@ class Call:
         self.queued: dict[str, tuple[int, str | None]] | None = None
         """The attempt and the last transition of each run that was queued when a claim began; None if there
         are no limits."""
+        self.begun: dict[tuple[str, str], ScheduleRecord] = {}
+        """The schedules when the call began, if there are dependencies."""
         self.next_due: Instant | None = None
         """When the earliest run that a claim left behind may be claimed. A later answer would be an error."""
 

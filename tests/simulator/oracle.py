@@ -6,6 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from evenbeat.core.dependencies import parse_after
 from evenbeat.core.instants import Instant
 from evenbeat.core.rates import Rate, write_rate
 from evenbeat.core.records import (
@@ -24,6 +25,7 @@ from evenbeat.stores.base import Claim, Claimed, EndedRuns, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.rows import FIRED_FIELDS
 from tests.simulator.backends import Key, View
+from tests.simulator.dependency_oracle import DependencyOracle, is_follower
 from tests.simulator.fault_proxy import Call
 from tests.simulator.history import History, is_paused
 from tests.simulator.limit_oracle import LimitOracle
@@ -87,6 +89,7 @@ class Oracle:
         self.claims: dict[str, Call] = {}
         """The token of each claim that took runs, and the last call in which it did."""
         self.limits = LimitOracle()
+        self.dependencies = DependencyOracle()
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -102,11 +105,16 @@ class Oracle:
             queued = (run for run in self._runs.values() if run.state == "queued")
             call.queued = {run.id: (run.attempt, run.settled) for run in queued}
 
+    def remember(self, call: Call) -> None:
+        """Note the schedules that a call finds in a store with dependencies."""
+        call.begun = dict(self._schedules)
+
     # The content of the store.
 
     def observe(self, view: View, call: Call, now: Instant) -> None:
         """Check the store: this call may have committed."""
         self.limits.learn(view.limits)
+        self.dependencies.pending = view.pending
         # Schedules first: a run is checked against the schedule it was written with.
         self._observe_schedules(view, call, now)
         self._observe_runs(view, call, now)
@@ -162,7 +170,8 @@ class Oracle:
         fired = replace(before, **{name: getattr(row, name) for name in FIRED_FIELDS})
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
-        if before.state == "paused" and (before.paused_until or now + 1) > now:
+        is_paused_now = before.state == "paused" and (before.paused_until or now + 1) > now
+        if is_paused_now and not is_follower(before):
             raise Violation(f"{key[1]} fired while it was paused", key[1])
         if row.fire_seq <= before.fire_seq:
             raise Violation(f"{key[1]} fired, but its version {row.version} did not grow", key[1])
@@ -219,6 +228,8 @@ class Oracle:
                 added.append(run)
             else:
                 self._run_changed(before, run, call)
+                if run.state == "succeeded" and before.state != "succeeded" and run.schedule is not None:
+                    self.dependencies.succeeded(run, view, call.begun)
                 if before.state in FINAL_STATES and run.state == "queued" and run.schedule is not None:
                     key = (run.tenant, run.schedule)
                     self._check_overlap(view, key, view.schedules.get(key))
@@ -235,14 +246,19 @@ class Oracle:
         call.added.add(run.id)
         if run.schedule is not None:
             key = (run.tenant, run.schedule)
-            if run.tick is not None and run.cause == "tick":
+            is_after = run.cause == "tick" and is_follower(view.schedules.get(key))
+            if is_after:
+                self.dependencies.added(run, key)
+            elif run.tick is not None and run.cause == "tick":
                 self._tick_fired(self.history(key), run, now)
             # A change fires overdue ticks by the rules from before it.
             before = call.before.get(key)
             deleted = before is None or before.state == "deleted"
             policies = view.schedules.get(key) if deleted else before
             self._check_overlap(view, key, policies)
-            if run.cause == "tick" and policies is not None:
+            if run.cause == "tick" and policies is not None and not is_after:
+                if policies.after:
+                    self.dependencies.check_tick(run, policies, call.fired_from.get(key, policies), view)
                 self._check_age(run, policies)
                 self._check_rate(run, key, call.fired_from.get(key, policies))
         if run.id in self.ever:
@@ -268,6 +284,8 @@ class Oracle:
         if oldest is None or (schedule.catch_up.kind == "skip" and not schedule.overlap.startswith("queue")):
             return
         assert run.tick is not None
+        if schedule.after:
+            oldest += parse_after(schedule.after).wait
         if run.created_at - spread_delay(schedule) - run.tick > oldest:
             late = run.created_at - run.tick
             raise Violation(f"{run.id} fired {late} ms late, though at most {oldest} are allowed", run.id)
@@ -298,6 +316,10 @@ class Oracle:
             and row.wake_at > max(now, row.next_tick + row.spread)
             and not _may_be_held_by_rate(row)
         }
+        for key in tuple(waiting):
+            row = view.schedules[key]
+            if row.after and not self.dependencies.is_met(row, view, now):
+                waiting.discard(key)
         for run in view.runs.values():
             if waiting and run.schedule is not None and run.state in ACTIVE_STATES:
                 waiting.discard((run.tenant, run.schedule))
@@ -382,7 +404,10 @@ class Oracle:
             for row in gone:
                 if call.name != "purge" or row.recorded_at >= call.argument[0] or not call.argument[1].others:
                     raise Violation(f"{call.name} removed {row.reason} ticks from the ledger", key[1])
-            self.history(key).skipped.extend(new.elements())
+            if is_follower(view.schedules.get(key)):
+                self.dependencies.recorded(key, list(new.elements()))
+            else:
+                self.history(key).skipped.extend(new.elements())
             self._skipped[key] = list(rows)
 
     def _observe_statistics(self, view: View, call: Call) -> None:
@@ -462,8 +487,14 @@ class Oracle:
         for schedule in self._schedules.values():
             if _may_be_held_by_rate(schedule) and (schedule.wake_at or 0) > now:
                 continue  # a rate that is slower than the trigger never catches up
+            if is_follower(schedule) and schedule.next_tick is None:
+                continue
+            if schedule.after and (schedule.wake_at or 0) > now:
+                continue  # it waits for a predecessor, which may not succeed any more
             if schedule.state == "active" and (schedule.next_tick or 0) + schedule.spread <= now:
                 return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
+        if (left := self.dependencies.unfinished()) is not None:
+            return left
         return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
 
     def next_change(self, now: Instant) -> Instant | None:
@@ -482,8 +513,10 @@ class Oracle:
 
     def check_all(self, now: Instant) -> None:
         """Check the end: every tick is recorded, every run has ended and is counted."""
+        self.dependencies.check_all()
         for key, history in self.histories.items():
-            history.check(self._schedules.get(key), now)
+            if not is_follower(self._schedules.get(key)):
+                history.check(self._schedules.get(key), now)
         for key, ended in self.ends.items():
             row = self._statistics.get(key)
             if row is None or row.run_count != ended:

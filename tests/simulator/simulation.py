@@ -38,6 +38,8 @@ class Options(NamedTuple):
     """Whether nodes are Evenbeat's own loops instead of clients written for the simulation."""
     limits: bool = False
     """Whether users set and remove limits, and enqueue runs that they concern."""
+    dependencies: bool = False
+    """Whether users make schedules that depend on others."""
     accounts: bool = False
     """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
     ``app.schedules`` allows none. The store must keep all history."""
@@ -84,6 +86,7 @@ class Simulation(Watcher):
         self.names = tuple(f"job-{number}" for number in range(self.random.randint(1, options.schedules)))
         self._backend: Backend = backend(self.clock)
         self._backend.has_limits = options.limits
+        self._backend.has_dependencies = options.dependencies
         self._programs: dict[str, tuple[str, int]] = {}
         self._nodes: dict[str, Node] = {}
         self._calls: dict[str, Call] = {}
@@ -201,6 +204,8 @@ class Simulation(Watcher):
         self._calls[call.node] = call
         if self.options.limits:
             self.oracle.begin(call)
+        if self.options.dependencies:
+            self.oracle.remember(call)
         if not self._backend.yields:
             self.hook(call.name)
 
@@ -287,4 +292,6 @@ def simulate(
         replay = f"python -m tests.simulator --seed {seed} --store {store} -v"
         if options.product:
             replay += " --product"
+        if options.dependencies:
+            replay += " --dependencies"
         raise SimulationFailed(seed, violation.what, lines, replay) from violation

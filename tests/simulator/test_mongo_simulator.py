@@ -15,6 +15,7 @@ from tests.simulator.trace import Trace
 
 # A seed takes some 2 s here, most of it commits: hundreds of others are run by hand.
 LIMIT_SEEDS = range(0, 6, 3)
+DEPENDENCY_SEEDS = range(0, 12, 4)
 SEEDS = range(0, 12, 2)
 PRODUCT_SEEDS = range(0, 4, 2)
 
@@ -55,3 +56,9 @@ def test_the_promise_is_kept_by_the_loops_of_the_product_on_mongodb(url: str, fi
 def test_limits_are_kept_on_mongodb(url: str, first: int) -> None:
     for seed in range(first, first + LIMIT_SEEDS.step):
         run_seed(seed, url, Trace(), limits=True)
+
+
+@pytest.mark.parametrize("first", chunks(DEPENDENCY_SEEDS, in_test=0))
+def test_dependencies_are_kept_on_mongodb(url: str, first: int) -> None:
+    for seed in range(first, first + DEPENDENCY_SEEDS.step):
+        run_seed(seed, url, Trace(), dependencies=True)

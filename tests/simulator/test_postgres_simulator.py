@@ -13,6 +13,7 @@ from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
 LIMIT_SEEDS = range(0, 6, 3)
+DEPENDENCY_SEEDS = range(0, 12, 4)
 SEEDS = range(0, 15, 3)
 PRODUCT_SEEDS = range(100, 106, 2)
 
@@ -57,3 +58,9 @@ def test_the_promise_is_kept_by_the_loops_of_the_product_on_postgresql(first: in
 def test_a_seed_replays_to_the_letter_on_postgresql() -> None:
     first, second = (run_seed(9, server_url("postgres"), Trace()) for _ in range(2))
     assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
+
+
+@pytest.mark.parametrize("first", chunks(DEPENDENCY_SEEDS, in_test=0))
+def test_dependencies_are_kept_on_postgresql(first: int) -> None:
+    for seed in range(first, first + DEPENDENCY_SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace(), dependencies=True)

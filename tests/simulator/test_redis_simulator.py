@@ -17,6 +17,7 @@ from tests.simulator.backends import server_backend
 from tests.simulator.simulation import WITH_DRIVER
 
 LIMIT_SEEDS = range(0, 6, 1)
+DEPENDENCY_SEEDS = range(0, 12, 4)
 SEEDS = range(0, 40, 4)
 PRODUCT_SEEDS = range(0, 15, 5)
 
@@ -43,10 +44,12 @@ def server() -> Iterator[str]:
         quick.stop()
 
 
-def run_seed(seed: int, server: str, *, product: bool = False, limits: bool = False) -> list[str]:
+def run_seed(
+    seed: int, server: str, *, product: bool = False, limits: bool = False, dependencies: bool = False
+) -> list[str]:
     """The lines of its trace."""
     with own_place(server) as url:
-        options = WITH_DRIVER._replace(product=product, limits=limits)
+        options = WITH_DRIVER._replace(product=product, limits=limits, dependencies=dependencies)
         report = simulate(seed, server_backend(url), options, store=url)
         assert differences(url) == {}
     return [str(line) for line in report.trace]
@@ -72,3 +75,9 @@ def test_a_seed_replays_to_the_letter(server: str) -> None:
 def test_limits_are_kept(first: int, server: str) -> None:
     for seed in range(first, first + LIMIT_SEEDS.step):
         run_seed(seed, server, limits=True)
+
+
+@pytest.mark.parametrize("first", chunks(DEPENDENCY_SEEDS))
+def test_dependencies_are_kept(first: int, server: str) -> None:
+    for seed in range(first, first + DEPENDENCY_SEEDS.step):
+        run_seed(seed, server, dependencies=True)

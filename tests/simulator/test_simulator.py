@@ -26,6 +26,8 @@ SQLITE_SEEDS = range(0, 200, 10)
 SQLITE_PRODUCT_SEEDS = range(0, 25, 5)
 LIMIT_SEEDS = range(0, 300, 50)
 SQLITE_LIMIT_SEEDS = range(0, 30, 5)
+DEPENDENCY_SEEDS = range(0, 600, 100)
+SQLITE_DEPENDENCY_SEEDS = range(0, 30, 5)
 
 # Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
 REGRESSIONS = {
@@ -79,6 +81,18 @@ def test_limits_are_kept_in_memory(first: int) -> None:
 def test_limits_are_kept_on_sqlite(first: int) -> None:
     for seed in range(first, first + SQLITE_LIMIT_SEEDS.step):
         run_seed(seed, "sqlite", Trace(), limits=True)
+
+
+@pytest.mark.parametrize("first", chunks(DEPENDENCY_SEEDS))
+def test_dependencies_are_kept_in_memory(first: int) -> None:
+    for seed in range(first, first + DEPENDENCY_SEEDS.step):
+        run_seed(seed, "memory", Trace(), dependencies=True, product=seed % 5 == 0)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_DEPENDENCY_SEEDS))
+def test_dependencies_are_kept_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_DEPENDENCY_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), dependencies=True)
 
 
 @pytest.mark.parametrize("first", chunks(SQLITE_SEEDS))

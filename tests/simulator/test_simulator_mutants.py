@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, CatchUp, RunRecord, ScheduleRecord, Transition
+from evenbeat.rules.dependencies import PENDING, Facts, Success
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.rules.limits import Limits, Usage
 from evenbeat.stores.base import (
@@ -28,6 +29,7 @@ from evenbeat.stores.base import (
     Written,
 )
 from evenbeat.stores.decisions import added, status_of, verdict, with_transition
+from evenbeat.stores.dependencies import read_facts
 from tests.simulator import MemoryBackend, Options, SimulationFailed, WatchedMemory, simulate
 from tests.simulator.simulation import DEFAULT
 
@@ -43,15 +45,24 @@ class InSteps(WatchedMemory):
         fired = []
         for schedule in list(islice(self.due_rows(now), limit)):
             active = self._active_runs(schedule.key) if needs_active(schedule) else ()
-            planned = plan(schedule, now, active)
+            facts = self.facts(schedule)
+            planned = plan(schedule, now, active, *facts)
             self.step("  fire_due/planned")
-            if self.is_as_planned(schedule, active) and self.write(schedule, planned):
+            is_same = self.is_as_planned(schedule, active) and self.knows(schedule, facts)
+            if is_same and self.write(schedule, planned):
                 fired.append(planned)
         return Fired(tuple(fired), self._next_wake())
 
     def due_rows(self, now: Instant) -> Iterator[ScheduleRecord]:
         rows = sorted(self._schedules.values(), key=lambda row: row.key)
         return (row for row in rows if row.wake_at is not None and row.wake_at <= now)
+
+    def facts(self, schedule: ScheduleRecord) -> tuple[Facts, ...]:
+        return read_facts((schedule,), self._last_successes, self._pending).get(schedule.key, ())
+
+    def knows(self, schedule: ScheduleRecord, facts: tuple[Facts, ...]) -> bool:
+        """Whether what was planned with is still true of other schedules."""
+        return self.facts(schedule) == facts
 
     def is_as_planned(self, before: ScheduleRecord, active: tuple[Active, ...]) -> bool:
         """Whether the runs that were planned with are the ones that are active now."""
@@ -70,6 +81,56 @@ class WaitsForTheDead(InSteps):
 
     def is_as_planned(self, before: ScheduleRecord, active: tuple[Active, ...]) -> bool:
         return True
+
+
+class OverlooksSuccesses(InSteps):
+    """Writes a plan that has not seen a success which was settled since."""
+
+    def knows(self, schedule: ScheduleRecord, facts: tuple[Facts, ...]) -> bool:
+        return True
+
+
+class SpendsFirst(InSteps):
+    """Deletes the records of successes, and then adds their runs: a crash in between loses them."""
+
+    def write(self, before: ScheduleRecord, planned: Planned) -> bool:
+        if self._schedules[before.key].version != before.version:
+            return False
+        for identity in planned.spent:
+            self._records.drop(*identity)
+        self.step("  fire_due/spent")
+        return super().write(before, planned._replace(spent=()))
+
+
+class SpendsWithoutFiring(WatchedMemory):
+    """Deletes the records of successes that still wait."""
+
+    def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
+        def spend(
+            schedule: ScheduleRecord, at: Instant, active: tuple[Active, ...], *known: Facts
+        ) -> Planned:
+            planned = plan(schedule, at, active, *known)
+            every = tuple((PENDING, schedule.tenant, each.key) for facts in known for each in facts.pending)
+            return planned._replace(spent=every)
+
+        return super().fire_due(now, limit, spend)
+
+
+class TellsFollowersLater(WatchedMemory):
+    """Settles a success, and then tells its followers: a crash in between loses it."""
+
+    def _wake_followers(self, row: ScheduleRecord, success: Success) -> None:
+        self.step("  settle_runs/settled")
+        super()._wake_followers(self._schedules[row.key], success)
+
+
+class LetsFollowersSleep(WatchedMemory):
+    """Records a success for its followers, and wakes none of them."""
+
+    def _wake_followers(self, row: ScheduleRecord, success: Success) -> None:
+        before = {name: self._schedules.get((row.tenant, name)) for name in row.followers.split()}
+        super()._wake_followers(row, success)
+        self._schedules |= {each.key: each for each in before.values() if each is not None}
 
 
 class NeverWakes(WatchedMemory):
@@ -442,8 +503,8 @@ class BendsTheRules(WatchedMemory):
         """Return the policy by which it plans."""
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
-        def bend(schedule: ScheduleRecord, at: Instant, active: tuple[Active, ...]) -> Planned:
-            planned = plan(replace(schedule, catch_up=self.bent(schedule.catch_up)), at, active)
+        def bend(schedule: ScheduleRecord, at: Instant, *known: object) -> Planned:
+            planned = plan(replace(schedule, catch_up=self.bent(schedule.catch_up)), at, *known)
             return planned._replace(schedule=replace(planned.schedule, catch_up=schedule.catch_up))
 
         return super().fire_due(now, limit, bend)
@@ -494,6 +555,14 @@ class CatchesUpTwice(ForgetsTheCaughtUp):
         back = replace(planned.schedule, next_tick=before.next_tick, wake_at=before.next_tick)
         return write._replace(planned=planned._replace(schedule=back))
 
+
+DEPENDENCY_MUTANTS: tuple[type[WatchedMemory], ...] = (
+    OverlooksSuccesses,
+    SpendsFirst,
+    SpendsWithoutFiring,
+    TellsFollowersLater,
+    LetsFollowersSleep,
+)
 
 LIMIT_MUTANTS: tuple[type[WatchedMemory], ...] = (
     LimitsInSteps,
@@ -562,6 +631,15 @@ def test_a_broken_store_is_caught(mutant: type[WatchedMemory]) -> None:
 @pytest.mark.parametrize("mutant", LIMIT_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_store_that_breaks_limits_is_caught(mutant: type[WatchedMemory]) -> None:
     assert first_caught(mutant, MOST_SEEDS, DEFAULT._replace(limits=True)) is not None
+
+
+@pytest.mark.parametrize("mutant", DEPENDENCY_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_store_that_breaks_dependencies_is_caught(mutant: type[WatchedMemory]) -> None:
+    assert first_caught(mutant, MOST_SEEDS, DEFAULT._replace(dependencies=True)) is not None
+
+
+def test_dependencies_are_kept_when_the_steps_of_firing_are_gated() -> None:
+    assert first_caught(InSteps, 50, DEFAULT._replace(dependencies=True)) is None
 
 
 def test_firing_in_steps_is_kept_when_a_compare_and_set_gates_the_write() -> None:

@@ -15,6 +15,7 @@ from evenbeat.core.rates import Rate
 from evenbeat.core.records import CatchUp, Execution, RunRecord, RunState, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.rules import attempts, changes
+from evenbeat.rules.dependencies import is_on_success, predecessors
 from evenbeat.rules.firing import Active, Planned
 from evenbeat.rules.limits import LIMIT, OWNER, Limit, limit_record
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
@@ -55,8 +56,13 @@ class User:
         try:
             for name in self.names:
                 self._do(self._create, name)
+            names = self.names
+            if node.simulation.options.dependencies:
+                names = (*self.names, *FOLLOWS)
+                for name in FOLLOWS:
+                    self._do(self._create, name)
             while not node.simulation.quiet:
-                self._do(self._anything, self.random.choice(self.names))
+                self._do(self._anything, self.random.choice(names))
                 node.simulation.interleaving.sleep(int(self.random.random() * self.node.simulation.leisure))
             node.simulation.interleaving.sleep(1 << 50)
         finally:
@@ -104,8 +110,26 @@ class User:
 
     def _make(self, name: str, row: ScheduleRecord | None, now: Instant) -> None:
         wanted = random_schedule(self.random, name, now)
+        if self.node.simulation.options.dependencies:
+            wanted = dependent(wanted)
+            for before in predecessors(wanted.trigger, wanted.after):
+                if not self._link(before, name):
+                    return
+            now = min(self.node.now(), self.store.now())
         planned = changes.create(wanted, now, row)
         self._put(Write(planned, None if row is None else row.version), Intent("create", now, wanted.trigger))
+
+    def _link(self, before: str, name: str) -> bool:
+        """Add a schedule to the followers of another one, as ``app.schedules`` does before it writes it."""
+        for _ in range(_PATIENCE):
+            row = self._read(before)
+            now = min(self.node.now(), self.store.now())
+            if row is None or row.state == "deleted":
+                return False
+            planned = changes.add_follower(row, name, now)
+            if planned is None or self._put(Write(planned, row.version), Intent("link", now)):
+                return True
+        return False
 
     def _put(self, write: Write, intent: Intent) -> bool:
         return self._repeat(lambda: self.store.put(write, intent).accepted)
@@ -128,6 +152,9 @@ class User:
             return Wish(
                 "resume", lambda row, now, active: changes.resume(row, now, active, catch_up=catch_up)
             )
+        is_moved = chance < 0.15 or 0.50 <= chance < 0.70
+        if is_moved and (is_on_success(row) or (row.name == "job-0" and row.followers)):
+            chance = 0.2  # one has no ticks; the other one has to stay what it is
         if chance < 0.15:
             trigger = random_trigger(random, now)
             wish = Wish("retrigger", lambda row, now, active: retriggered(row, trigger, now, active))
@@ -278,6 +305,24 @@ def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
             max_crashes=random.choice((0, 1, 3)),
         ),
     )
+
+
+FOLLOWS = {"then-0": "job-0", "then-1": "then-0"}
+"""Schedules that fire on each success of another one."""
+
+
+def dependent(wanted: ScheduleRecord) -> ScheduleRecord:
+    """Return the schedule with a dependency: drawn from what it is."""
+    if wanted.name in FOLLOWS:
+        # Without a spread: runs that start later would keep the simulation from its end.
+        return replace(wanted, trigger=f"on success of {FOLLOWS[wanted.name]}", spread=0)
+    drawn = crc32(f"{wanted.trigger} {wanted.overlap} {wanted.catch_up}".encode())
+    if wanted.name == "job-0" or drawn % 2:
+        return wanted
+    within = (1, 4, 10)[drawn // 2 % 3]
+    wait = (0, 3, 8)[drawn // 6 % 3]
+    otherwise = ("skip", "run")[drawn // 18 % 2]
+    return replace(wanted, after=f"job-0 within {within}s wait {wait}s otherwise {otherwise}")
 
 
 def random_limit(random: Random) -> Limit:

@@ -53,7 +53,10 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
         "overlap": "skip",
         "max_concurrent": "2",
         "spread": "30s",
+        "after": "before, other within 1h wait 5m",
     }
+    for name in ("before", "other"):
+        app.schedules.add(name, "every 1h", "t")
     assert values.keys() == set(SCHEDULE) - {"catch_up_max_age"}  # with skip, grace is the age
     flags = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value)]
     printed("schedules", "add", "a", "every 1h", "t", "--payload", '{"n": 1}', "--start-at", "+3h", *flags)
@@ -66,6 +69,7 @@ def test_all_options_of_a_schedule_can_be_given(app: Scheduler) -> None:
     assert (info.catch_up_rate, info.catch_up_max_age) == ("10/m", None)
     assert (info.retries, info.timeout, info.on_crash) == (3, timedelta(minutes=5), "fail")
     assert info.expires == timedelta(minutes=10)
+    assert info.after == "before, other within 1h wait 5m"
     assert info.next_run == datetime(2026, 3, 2, 11, tzinfo=UTC) + info.spread_delay
     printed("schedules", "update", "a", "--catch-up", "all", "--catch-up-max-age", "2d")
     assert app.schedules.get("a").catch_up_max_age == timedelta(days=2)

@@ -15,6 +15,7 @@ from evenbeat.cli.commands.run import command as run_command
 from evenbeat.cli.commands.schedules.add import command as add_command
 from evenbeat.cli.commands.schedules.update import command as update_command
 from evenbeat.core.checks import check_schedule
+from evenbeat.core.dependencies import After
 from evenbeat.core.option import Option
 from evenbeat.core.options import EXECUTION, NEW_SCHEDULE, NODE, RUN, SCHEDULE, SETTINGS, Options
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
@@ -35,6 +36,7 @@ TYPES: dict[str, set[Any]] = {
     "web_url": {str},
     "flag": {bool},
     "rate": {str},
+    "after": {After, str},
 }
 
 

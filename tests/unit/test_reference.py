@@ -60,6 +60,8 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.ChangeWarning,
     evenbeat.ScheduleStats,
     evenbeat.SkippedTicks,
+    evenbeat.Dependencies,
+    evenbeat.Predecessor,
     evenbeat.ResumePreview,
     evenbeat.RecentRun,
     evenbeat.LogLine,
@@ -198,7 +200,7 @@ def twins(kind: type) -> set[str]:
 
 
 def test_triggers_are_listed_as_they_are() -> None:
-    names = ("cron", "every", "at", "parse_trigger")
+    names = ("cron", "every", "at", "on_success_of", "parse_trigger")
     makers = [name + signature(getattr(evenbeat, name)) for name in names]
     assert codes(section("Triggers"), "function") == makers
     wanted = {written(evenbeat.Trigger, name) for name in public(evenbeat.Trigger)}

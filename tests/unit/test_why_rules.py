@@ -117,6 +117,20 @@ CASES: list[tuple[Verdict, TickFacts]] = [
     ),
     ("waits_for_run", facts(schedule(next_tick=T, wake_at=NOW + 1, overlap="queue"), active=(run(id="a"),))),
     ("waits_for_run", facts(schedule(next_tick=T, max_concurrent=1), active=(run(id="a"),), tickers=("n",))),
+    ("dependency", facts(row=row("dependency"))),
+    ("waits_for_success", facts(schedule(next_tick=T, wake_at=NOW + 1, after="load within 1h wait 1d"))),
+    (
+        "waits_for_success",
+        facts(
+            schedule(next_tick=T, wake_at=NOW + 1, after="load, clean within 1s wait 1d"),
+            last_successes={"load": T, "clean": NOW},
+            gone=("load",),
+        ),
+    ),
+    (
+        "waits_for_success",
+        facts(schedule(trigger="on success of load", next_tick=None), place=Place(), asked=None),
+    ),
     ("due", facts(schedule(next_tick=T, max_concurrent=2, wake_at=T), active=(run(id="a"),), tickers=("n",))),
     ("no_ticker", facts(schedule(next_tick=T, overlap="queue", wake_at=T), active=(run(id="a"),))),
     ("no_ticker", facts(DUE)),

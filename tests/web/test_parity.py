@@ -65,6 +65,7 @@ VERBS = (
     Verb("schedules.delete_all", "schedules delete", "POST /bulk/schedules"),
     Verb("schedules.next_run", "schedules show", "GET /schedules/{name}"),
     Verb("schedules.preview", "schedules show", "GET /schedules/{name}/ticks"),
+    Verb("schedules.dependencies", "schedules show", "GET /schedules/{name}/dependencies"),
     Verb("schedules.skipped", "schedules show", "GET /schedules/{name}/skipped"),
     Verb("schedules.stats", "schedules show", "GET /schedules/{name}/stats"),
     Verb("schedules.recent", "schedules show", "GET /schedules"),

@@ -6,7 +6,7 @@ import { changesOf, steadyRows, valueText } from "../src/pages/schedule/changes"
 import { type PauseEnd, pauseEnd, timeProblem, tomorrowAt } from "../src/pages/schedule/pause_end";
 import { DURATION_STEPS, durationAxis, runsPlot } from "../src/pages/schedule/plots";
 import { payloadProblem } from "../src/pages/schedule/payload";
-import { accountText, actorText, asSentence, endedText, isBlocked, managedByText, policiesOf, proposedNames, reasonText, remedyParts, runStates, waitingLongest } from "../src/pages/schedule/sentences";
+import { accountText, actorText, asSentence, endedText, isBlocked, managedByText, metText, policiesOf, proposedNames, reasonText, remedyParts, runStates, waitingLongest } from "../src/pages/schedule/sentences";
 
 const HOUR = 3_600_000;
 const NOTHING = { fired: 0, succeeded: 0, failed: 0, cancelled: 0, running: 0, skipped: 0, coalesced: 0, planned: 0, paused: 0 };
@@ -274,6 +274,7 @@ const POLICIES = {
   grace: 60,
   overlap: "allow",
   max_concurrent: null,
+  after: null,
   spread: 0,
   spread_delay: 0,
   retries: 0,
@@ -318,6 +319,8 @@ test("each policy is a sentence", () => {
 test("policies that are not set are left out", () => {
   assert.equal(sentence("spread"), undefined);
   assert.equal(sentence("max_concurrent"), undefined);
+  assert.equal(sentence("after"), undefined);
+  assert.equal(sentence("after", { after: "load within 1h" }), "A tick fires only after other schedules have succeeded: load within 1h.");
   assert.equal(sentence("spread", { spread: 600, spread_delay: 75 }), "Ticks are spread over 10 min: this schedule fires 1 min 15 s after its tick.");
   assert.equal(sentence("max_concurrent", { max_concurrent: 1 }), "At most 1 run at once; further ticks wait.");
 });
@@ -326,6 +329,7 @@ test("reasons of the ledger agree with the number of ticks", () => {
   assert.equal(reasonText("coalesced", 1), "the run of a later tick stands for it");
   assert.equal(reasonText("coalesced", 3), "the run of a later tick stands for them");
   assert.equal(reasonText("paused", 1), "the schedule was paused");
+  assert.equal(reasonText("dependency", 1), "a schedule that it waits for had not succeeded in time (after)");
   assert.equal(reasonText("of a later version", 1), "of a later version");
 });
 
@@ -393,4 +397,13 @@ test("rows that are shown stay in their places while new ones come", () => {
     rows: [{ id: "b", state: "succeeded" }, { id: "a", state: "succeeded" }],
     added: 1,
   });
+});
+
+test("a predecessor says what it lacks", () => {
+  const last_success = "2026-03-01T12:00:00Z";
+  assert.equal(metText({ state: null, last_success, is_met: true }), "does not exist any more");
+  assert.equal(metText({ state: "deleted", last_success: null, is_met: false }), "does not exist any more");
+  assert.equal(metText({ state: "active", last_success: null, is_met: false }), "has never succeeded");
+  assert.equal(metText({ state: "active", last_success, is_met: false }), "succeeded too long ago:");
+  assert.equal(metText({ state: "paused", last_success, is_met: null }), "last succeeded:");
 });

@@ -24,6 +24,7 @@ function schedule(fields: Partial<Schedule> = {}): Schedule {
     catch_up_rate: null,
     overlap: "allow",
     max_concurrent: null,
+    after: null,
     spread: 0,
     retries: 2,
     backoff: 10,
@@ -232,4 +233,12 @@ test("the fields that need another value are named in their order", () => {
 test("counts past 1,000 are not claimed", () => {
   assert.equal(matchText(1_000, true), "more than 1,000 match");
   assert.equal(matchText(1, false), "1 matches");
+});
+
+test("a dependency is a text, and an empty one removes it", () => {
+  const before = formOf(schedule({ after: "load within 1h" }));
+  assert.equal(before.after, "load within 1h");
+  assert.deepEqual(JSON.parse(changeBody({ ...before, after: "" }, before)), { after: "" });
+  assert.deepEqual(JSON.parse(changeBody({ ...FORM, after: "load within 2h" }, FORM)), { after: "load within 2h" });
+  assert.equal(fieldOf("within"), "after");
 });

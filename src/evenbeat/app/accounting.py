@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
-from evenbeat.app.tick_records import TickRecords, covered
+from evenbeat.app.tick_records import TickRecords, covered, runs_since
 from evenbeat.core.explanations import Account
 from evenbeat.core.instants import Instant, Moment, read_period
-from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.core.records import RunRecord, RunState, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.node.pruner import purged_before
 from evenbeat.observe.accounts import account_view
-from evenbeat.rules.accounts import Period, counted_period, expected_ticks, is_of_trigger, tally
+from evenbeat.rules.accounts import (
+    MOST_TICKS,
+    Outcome,
+    Period,
+    TickTally,
+    counted_period,
+    expected_ticks,
+    is_of_trigger,
+    tally,
+)
+from evenbeat.rules.dependencies import PENDING, is_after_success, is_on_success, pending_keys
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
 
@@ -32,6 +44,8 @@ def account_of(
     if row.damage:
         raise DamagedSchedule(row.tenant, row.name, row.damage)
     period = counted_period(row, *_asked(row, since, until, store.now()), purged_before(store, row.tenant))
+    if is_on_success(row):
+        return _successes(store, row, period)
     ticks = expected_ticks(row, period)
     records = TickRecords(store, row)
     ledger = records.ledger(period.start, period.end)
@@ -46,6 +60,25 @@ def account_of(
     moved = _moved(store.now(), counted.unexplained, ticks, runs, records)
     missing = [tick for tick in counted.unexplained if tick not in moved]
     return account_view(row, period, len(ticks), counted, moved=len(moved), missing=missing)
+
+
+def _successes(store: Store, row: ScheduleRecord, period: Period) -> Account:
+    """Return the account of a schedule that fires on success: each success that was recorded for it."""
+    outcomes: Counter[Outcome] = Counter()
+    states: Counter[RunState] = Counter()
+    inside = range(period.start, period.end)
+    for run in islice(runs_since(store, row, period.start), MOST_TICKS):
+        if is_after_success(run) and run.created_at in inside:
+            outcomes["ran"] += 1
+            states[run.state] += 1
+    for skipped in store.find_skipped(row.tenant, row.name, MOST_TICKS):
+        if skipped.recorded_at in inside:
+            outcomes[skipped.reason] += skipped.count
+    start, end = pending_keys(row.name)
+    waiting = store.find_records(PENDING, tenant=row.tenant, start=start, end=end, limit=MOST_TICKS)
+    outcomes["pending"] = len(waiting)
+    counted = TickTally(outcomes, states, (), ())
+    return account_view(row, period, outcomes.total(), counted, moved=0, missing=[])
 
 
 def _asked(

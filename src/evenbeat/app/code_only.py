@@ -14,6 +14,7 @@ from evenbeat.errors import InvalidValue
 from evenbeat.node.settings import NodeSettings, ScheduleMode
 from evenbeat.rules import changes
 from evenbeat.rules.code_only import check_code_only, grace_of, may_delete_row
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.tasks.task import Task
 
 _log = logging.getLogger("evenbeat.app.code_only")
@@ -33,6 +34,13 @@ def checked_code_schedule(
     options: Mapping[str, Any] = task.policies
     check_code_only(task.name, options)
     check_schedule(wanted)
+    if is_on_success(wanted):
+        raise InvalidValue(
+            f"schedule {task.name} fires on successes, which needs a row, and it is in the code only",
+            field="schedule",
+            value=wanted.trigger,
+            hint="add durable=True",
+        )
     grace = grace_of(wanted)
     if settings.retention < 2 * grace:
         raise InvalidValue(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from evenbeat.app.code_only import checked_code_schedule, delete_row, is_code_only
-from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted
+from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_order
 from evenbeat.app.inheriting import follow_template
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
@@ -20,7 +21,10 @@ from evenbeat.node.settings import NodeSettings
 from evenbeat.rules import changes, definitions
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.ownership import may_move, owner_text
-from evenbeat.tasks.task import Task, Tasks
+from evenbeat.tasks.task import Task
+
+Key: TypeAlias = tuple[str, str]
+"""(tenant, name) of a schedule."""
 
 _log = logging.getLogger("evenbeat.app.declarations")
 
@@ -28,8 +32,8 @@ _log = logging.getLogger("evenbeat.app.declarations")
 class Declared(NamedTuple):
     """The schedules that the code and its files declare."""
 
-    keys: tuple[tuple[str, str], ...]
-    """(tenant, name) of those that have a row."""
+    keys: tuple[Key, ...]
+    """Those that have a row."""
     code_only: tuple[ScheduleRecord, ...]
     """Those that are in the code only."""
 
@@ -66,58 +70,69 @@ class Declarations:
         """Declare the schedule that a task was decorated with. A node does so when it starts."""
         return self._with_owner(Wanted(self._declared.of_task(task)))
 
-    def declare_all(self, tasks: Tasks, settings: NodeSettings) -> Declared:
-        """Declare the schedules of decorated tasks, of ``app.declare`` and of the configured file. Those in
-        the code only lose the rows that earlier versions of the code declared."""
-        keys: list[tuple[str, str]] = []
-        code_only: list[ScheduleRecord] = []
-        for task in tasks:
-            if task.is_scheduled:
-                schedule = self.declare_by_mode(task, settings)
-                if schedule is None:
-                    keys.append((self._rows.session.tenant, task.name))
-                else:
-                    code_only.append(schedule)
+    def declare_all(
+        self, tasks: Iterable[Task[..., Any]], settings: NodeSettings, known: set[Key] | None = None
+    ) -> Declared:
+        """Declare the schedules of decorated tasks, of ``app.declare`` and of the configured file, each after
+        those that it depends on. Those in the code only lose the rows that earlier versions of the code
+        declared.
+
+        With ``known``, only those that are not in it, and add them to it.
+        """
+        known = set() if known is None else known
+        tenant = self._rows.session.tenant
+        new = [task for task in tasks if task.is_scheduled and (tenant, task.name) not in known]
+        durable = [task for task in new if not is_code_only(task, settings.schedule_mode)]
+        code_only = [schedule for task in new if (schedule := self._without_row(task, settings)) is not None]
         if code_only:
             _log.warning(
                 "schedules are in the code only: they can't be paused or edited, and ticks that all nodes "
                 "miss for longer than their grace do not run; durable=True gives them a row",
                 extra={"schedules": [row.name for row in code_only]},
             )
-        others: set[tuple[str, str]] = set()
-        self.declare_others(others)
-        return Declared((*keys, *sorted(others)), tuple(code_only))
+        others = [
+            wanted
+            for wanted in (*self._declared.from_calls(), *self._declared.from_file())
+            if wanted.record.key not in known
+        ]
+        other_keys = {wanted.record.key for wanted in others}
+        wanted_rows = in_order([*(Wanted(self._declared.of_task(task)) for task in durable), *others])
+        for wanted in wanted_rows:
+            if wanted.record.key in other_keys:
+                self._declare_other(wanted)
+            else:
+                self._with_owner(wanted)
+        keys = tuple(wanted.record.key for wanted in wanted_rows)
+        known.update(keys, (row.key for row in code_only))
+        return Declared(keys, tuple(code_only))
 
     def declare_by_mode(self, task: Task[..., Any], settings: NodeSettings) -> ScheduleRecord | None:
         """Declare the schedule of a task; return it if it is in the code only."""
-        if not is_code_only(task, settings.schedule_mode):
+        schedule = self._without_row(task, settings)
+        if schedule is None:
             self.declare_task(task)
+        return schedule
+
+    def _without_row(self, task: Task[..., Any], settings: NodeSettings) -> ScheduleRecord | None:
+        """Return the schedule of a task if it is in the code only, and delete the row that it had."""
+        if not is_code_only(task, settings.schedule_mode):
             return None
         wanted = checked_code_schedule(self._declared.of_task(task), task, settings)
         delete_row(self._rows, wanted)
         return wanted
 
-    def declare_others(self, known: set[tuple[str, str]] | None = None) -> None:
-        """Declare the schedules of ``app.declare`` and of the configured file.
-
-        A schedule that was made by hand, or that another source declares, stays as it is. With ``known``,
-        only those that are not in it, and add them to it.
-        """
-        for wanted in (*self._declared.from_calls(), *self._declared.from_file()):
-            if known is not None and wanted.record.key in known:
-                continue
-            if known is not None:
-                known.add(wanted.record.key)
-            row = self._rows.session.row(*wanted.record.key)
-            is_there = row is not None and row.state != "deleted"
-            if is_there and row is not None and not may_move(row, wanted.record.managed_by):
-                _log.warning(
-                    "a schedule was made by hand, or is declared elsewhere, and stays as it is; "
-                    "to take it over: evenbeat apply --adopt",
-                    extra={"schedule_id": row.name, "tenant": row.tenant, "managed_by": row.managed_by},
-                )
-            else:
-                self._with_owner(wanted)
+    def _declare_other(self, wanted: Wanted) -> None:
+        """Declare a schedule of ``app.declare`` or of the configured file. One that was made by hand, or that
+        another source declares, stays as it is."""
+        row = self._rows.session.row(*wanted.record.key)
+        if row is None or row.state == "deleted" or may_move(row, wanted.record.managed_by):
+            self._with_owner(wanted)
+            return
+        _log.warning(
+            "a schedule was made by hand, or is declared elsewhere, and stays as it is; "
+            "to take it over: evenbeat apply --adopt",
+            extra={"schedule_id": row.name, "tenant": row.tenant, "managed_by": row.managed_by},
+        )
 
     def _with_owner(self, wanted: Wanted) -> Schedule:
         """Declare a schedule under the label of its source, and log edits by hand that stay."""

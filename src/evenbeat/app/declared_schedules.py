@@ -6,8 +6,8 @@ Keeping them does not open the store.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,11 +19,14 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, shown
 from evenbeat.node.settings import ScheduleMode
+from evenbeat.rules.dependencies import predecessors
 from evenbeat.rules.ownership import SourceKind, owner
 from evenbeat.schedule_files import DeclaredSchedule, ScheduleFile, declared_schedules, read_schedule_file
 from evenbeat.tasks.options import NewScheduleOptions
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, parse_trigger
+
+T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
@@ -157,6 +160,30 @@ class DeclaredSchedules:
 def _owned(record: ScheduleRecord, managed_by: str) -> ScheduleRecord:
     """Return a record as it is declared: with its owner, and the canonical text of its trigger."""
     return replace(record, managed_by=managed_by, trigger=str(parse_trigger(record.trigger)))
+
+
+def in_order(wanted: list[Wanted]) -> list[Wanted]:
+    """Return schedules with those that others depend on before these; otherwise in their order."""
+    return [each for level in in_levels(wanted, lambda each: each.record) for each in level]
+
+
+def in_levels(items: Sequence[T], record_of: Callable[[T], ScheduleRecord]) -> list[list[T]]:
+    """Return the items in groups: the schedules of a group depend on none of the same or of a later one.
+
+    Schedules that depend on each other in a cycle come last: the first one that is written is refused.
+    """
+    levels: list[list[T]] = []
+    left = list(items)
+    while left:
+        waiting = {record_of(each).key for each in left}
+        free = [each for each in left if waiting.isdisjoint(_predecessors(record_of(each)))]
+        levels.append(free or left)
+        left = [each for each in left if each not in free] if free else []
+    return levels
+
+
+def _predecessors(record: ScheduleRecord) -> set[tuple[str, str]]:
+    return {(record.tenant, name) for name in predecessors(record.trigger, record.after)}
 
 
 def read_file(file: str | os.PathLike[str] | ScheduleFile) -> ScheduleFile:

@@ -40,7 +40,7 @@ class DeployCalls(SchedulerParts):
         """
         self._declared.keep(name, trigger, task, payload, tenant, options)
         if self.node is not None:
-            self._declarations.declare_others()
+            self._declarations.declare_all((), self.node.settings)
 
     def declare_file(self, file: str | os.PathLike[str] | ScheduleFile) -> None:
         """Declare the schedules of a TOML file: nodes, ``plan`` and ``apply`` read them from now on.

@@ -15,8 +15,9 @@ from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted
+from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_levels
 from evenbeat.app.definitions import unknown_task
+from evenbeat.app.dependencies import link
 from evenbeat.app.deploy_entries import entry_of
 from evenbeat.app.rows import ScheduleRows, audited_write
 from evenbeat.core.audits import AuditAction
@@ -131,10 +132,13 @@ class Deployments:
                 refused.append(self._refused(step, _CHANGED, now))
             else:
                 to_do.append(step)
-        for start in range(0, len(to_do), ONE_STEP):
-            written, kept = self._write(to_do[start : start + ONE_STEP], scope)
-            done += written
-            refused += kept
+        # A schedule that waits for others is written after them.
+        for level in in_levels(to_do, _written_row):
+            linked = [step for step in level if self._is_linked(step, now, refused)]
+            for start in range(0, len(linked), ONE_STEP):
+                written, kept = self._write(linked[start : start + ONE_STEP], scope)
+                done += written
+                refused += kept
         return DeployResult(
             done=tuple(sorted((self._entry(step, now) for step in done), key=lambda e: (e.tenant, e.name))),
             refused=tuple(refused),
@@ -220,6 +224,17 @@ class Deployments:
         refused += [self._refused(step, "other writes were faster, again and again", now) for step in left]
         return done, refused
 
+    def _is_linked(self, step: Step, now: Instant, refused: list[RefusedChange]) -> bool:
+        """Return whether the schedules that a schedule waits for know of it now; without any, they do."""
+        try:
+            link(self._rows.session, _written_row(step), step.row)
+        except StoreUnavailable:
+            raise
+        except EvenbeatError as error:
+            refused.append(self._refused(step, str(error), now))
+            return False
+        return True
+
     def _prepared(
         self, steps: Iterable[Step], now: Instant, refused: list[RefusedChange]
     ) -> tuple[list[tuple[Step, Write]], list[Step]]:
@@ -292,6 +307,12 @@ class Deployments:
                 lack, hint = found
                 problem = f"{lack}, of {', '.join(schedules)}: its runs wait until a node has it"
                 yield ChangeWarning(problem=problem, hint=hint)
+
+
+def _written_row(step: Step) -> ScheduleRecord:
+    planned = step.decision.planned
+    assert planned is not None
+    return planned.schedule
 
 
 def _action(step: Step) -> AuditAction:

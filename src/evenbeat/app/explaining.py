@@ -11,13 +11,14 @@ from itertools import islice
 from msgspec.structs import replace
 
 from evenbeat.app.audit import Audit
+from evenbeat.app.dependencies import dependencies_of
 from evenbeat.app.limits import read_usage
 from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.app.tick_records import TickRecords
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.durations import is_duration
 from evenbeat.core.explanations import Why
-from evenbeat.core.instants import Instant, Moment, from_ms, read_date, read_instant, read_moment
+from evenbeat.core.instants import Instant, Moment, from_ms, read_date, read_instant, read_moment, to_ms
 from evenbeat.core.records import ACTIVE_STATES, RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.node.presence import live_nodes
@@ -26,6 +27,7 @@ from evenbeat.node.rollups import read_rollups
 from evenbeat.observe import explanations, run_explanations
 from evenbeat.rules.accounts import is_of_trigger, trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick
+from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import may_be_stuck, needs_active
 from evenbeat.rules.rollups import KEPT, start_of
 from evenbeat.rules.ticks import readable_trigger
@@ -226,6 +228,8 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
             limit=_ACTIVE,
         )
         facts = facts._replace(active=store.find_runs(query).items)
+    if needs_facts(row):
+        facts = _with_predecessors(store, facts)
     if may_be_stuck(row):
         notes = [store.get_record(kind, *row.key) for kind in ("quarantine", "deferred")]
         quarantined, deferred = (None if note is None else note.body for note in notes)
@@ -235,6 +239,14 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
         facts = facts._replace(minutes=_node_minutes(store, tick, now))
     tickers = tuple(node.key for node in live_nodes(store) if node.ticker)
     return facts._replace(tickers=tickers, purged=purged_before(store, row.tenant))
+
+
+def _with_predecessors(store: Store, facts: TickFacts) -> TickFacts:
+    """Return the facts with the last successes of the schedules that this one waits for."""
+    found = dependencies_of(store, facts.schedule).predecessors
+    last = {each.name: None if each.last_success is None else to_ms(each.last_success) for each in found}
+    gone = tuple(each.name for each in found if each.state in (None, "deleted"))
+    return facts._replace(last_successes=last, gone=gone)
 
 
 def _with_records(records: TickRecords, facts: TickFacts) -> TickFacts:

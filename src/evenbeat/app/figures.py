@@ -32,6 +32,7 @@ from evenbeat.node.presence import LiveNode, live_nodes
 from evenbeat.node.rollups import read_rollups
 from evenbeat.observe.attention import Quarantined
 from evenbeat.rules import error_groups, rollups
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.rollups import (
     KEPT,
     LENGTH,
@@ -370,7 +371,7 @@ def _quarantined(note: Record, row: ScheduleRecord | None) -> QuarantineNote | N
     """Return a note on a row that can't be read; None if the row was repaired in the database itself."""
     if row is None:
         return _note("quarantine", note, "run")
-    is_asleep = row.state == "active" and row.wake_at is None
+    is_asleep = row.state == "active" and row.wake_at is None and not is_on_success(row)
     return _note("quarantine", note, "schedule") if row.damage or is_asleep else None
 
 

@@ -24,6 +24,7 @@ from evenbeat.observe import run_progress
 from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.observe.phrases import count
 from evenbeat.rules import attempts, auditing
+from evenbeat.rules.dependencies import is_after_success, is_on_success
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run, every_schedule
@@ -129,7 +130,8 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
     checked = 0
     for run in every_run(store, RunQuery(without=LARGE_FIELDS, limit=_PAGE)):
         checked += 1
-        if run.cause == "tick" and run.schedule and run.generation is not None and run.tick is not None:
+        is_tick = run.cause == "tick" and not is_after_success(run)
+        if is_tick and run.schedule and run.generation is not None and run.tick is not None:
             by_tick[run.tenant, run.schedule, run.generation, run.tick].append(run)
         if checked >= _RUNS:
             break
@@ -248,7 +250,7 @@ def _uncancelled(store: Store, now: Instant) -> Iterator[_Found]:
 
 def is_asleep(row: ScheduleRecord) -> bool:
     """Return whether no node will ever plan an active schedule."""
-    return row.state == "active" and row.wake_at is None
+    return row.state == "active" and row.wake_at is None and not is_on_success(row)
 
 
 def planning_problem(row: ScheduleRecord, now: Instant) -> str | None:

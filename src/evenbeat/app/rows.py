@@ -10,6 +10,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from evenbeat.app.audit import audited
+from evenbeat.app.dependencies import link
 from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
@@ -80,6 +81,7 @@ class Try:
             self.view = self._rows.views([self.existing()])[0]
             return True
         store, row = self._rows.session.store(), self.row
+        link(self._rows.session, planned.schedule, row)
         written = store.put_schedules([audited_write(row, planned, self.now, self._describe)])[0]
         self.next_row = written.current
         if not written.accepted:

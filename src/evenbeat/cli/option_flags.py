@@ -25,6 +25,7 @@ _TAKES: dict[str, tuple[Any, str]] = {
     "url": (str, "URL"),
     "web_url": (str, "URL"),
     "rate": (str, "RATE"),
+    "after": (str, "TEXT"),
 }
 
 

@@ -30,6 +30,7 @@ Verdict: TypeAlias = Literal[
     "overlap",
     "changed",
     "rescheduled",
+    "dependency",
     # The run.
     "succeeded",
     "failed",
@@ -47,6 +48,7 @@ Verdict: TypeAlias = Literal[
     # A tick without a run.
     "not_due",
     "waits_for_run",
+    "waits_for_success",
     "catching_up",
     "no_ticker",
     "quarantined",
@@ -59,9 +61,10 @@ Verdict: TypeAlias = Literal[
 """Why a tick, or a run, is as it is. The names of ledger reasons, run states and ``WaitReason`` mean the same
 here. ``no_tick``: the trigger has no tick then. ``clock_skipped``, ``clock_repeated``: because of a clock
 change. ``trigger_unknown``: the trigger was given later. ``rescheduled``: a user moved the tick. ``due``: a
-node fires the tick any moment. ``catching_up``: ``catch_up_rate`` holds the tick back. ``no_ticker``: no live
-node fires schedules. ``code_only``: nodes plan the schedule in memory. ``quarantined``, ``deferred``,
-``unreadable``, ``too_new``: nodes cannot plan the schedule. ``missing``: the tick left no record."""
+node fires the tick any moment. ``waits_for_success``: another schedule has to succeed. ``catching_up``:
+``catch_up_rate`` holds the tick back. ``no_ticker``: no live node fires schedules. ``code_only``:
+nodes plan the schedule in memory. ``quarantined``, ``deferred``, ``unreadable``, ``too_new``: nodes cannot
+plan the schedule. ``missing``: the tick left no record."""
 
 CountedFrom: TypeAlias = Literal["asked", "created", "trigger", "purged"]
 """Why an account begins where it does. ``asked``: the caller gave the start. ``created``, ``trigger``: the

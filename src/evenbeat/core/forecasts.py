@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 ForecastStep: TypeAlias = Literal["minute", "hour"]
-TriggerKind: TypeAlias = Literal["cron", "every", "at"]
+TriggerKind: TypeAlias = Literal["cron", "every", "at", "success"]
 
 MOST_TICKS = 1_000
 """The most ticks that a preview shows."""

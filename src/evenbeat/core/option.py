@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from evenbeat.core.checks import check_label, check_name, check_one_of, check_text, check_whole, read_priority
+from evenbeat.core.dependencies import read_after
 from evenbeat.core.durations import read_duration, write_duration
 from evenbeat.core.rates import Rate, read_rate
 from evenbeat.errors import InvalidValue, shown
@@ -28,6 +29,7 @@ OptionKind: TypeAlias = Literal[
     "web_url",
     "flag",
     "rate",
+    "after",
 ]
 
 
@@ -204,6 +206,10 @@ def _read_rate(option: Option, value: Any) -> Rate:
     return read_rate(value, option.name)
 
 
+def _read_after(option: Option, value: Any) -> str:
+    return read_after(value, option.name)
+
+
 _READERS: dict[OptionKind, Callable[[Option, Any], Any]] = {
     "count": _read_count,
     "duration": _read_duration,
@@ -218,4 +224,5 @@ _READERS: dict[OptionKind, Callable[[Option, Any], Any]] = {
     "web_url": _read_web_url,
     "flag": _read_flag,
     "rate": _read_rate,
+    "after": _read_after,
 }

@@ -187,6 +187,14 @@ SCHEDULE: Options = {
             high=LONGEST_SPREAD,
             help="Ticks fire up to this much later, by an amount that depends on the schedule's name alone.",
         ),
+        Option(
+            name="after",
+            kind="after",
+            default=_SCHEDULES.after,
+            default_words="none",
+            is_optional=True,
+            help="Schedules that must have succeeded lately before a tick fires: `load within 1h wait 30m`.",
+        ),
     ),
 }
 

@@ -40,7 +40,7 @@ CatchUpKind: TypeAlias = Literal["latest", "all", "skip"]
 Overlap: TypeAlias = Literal["allow", "skip", "queue", "queue_all", "cancel_running"]
 OnCrash: TypeAlias = Literal["rerun", "fail"]
 Reason: TypeAlias = Literal[
-    "coalesced", "late", "limit", "overlap", "paused", "changed", "rescheduled", "deleted"
+    "coalesced", "late", "limit", "overlap", "paused", "changed", "rescheduled", "deleted", "dependency"
 ]
 AttemptOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled", "lost", "handed back"]
 
@@ -107,7 +107,7 @@ class ScheduleRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Ticks fire up to this much later, by an amount that depends on the name alone."""
     execution: Execution = Execution()
     after: str = ""
-    """The schedules that have to succeed before a tick fires, as JSON text; empty: none."""
+    """The schedules that have to succeed before a tick fires, as the text of an ``After``; empty: none."""
     template: str = ""
     """The template whose options it inherits, as JSON text with the options of its own; empty: none."""
     managed_by: str = "api"
@@ -319,6 +319,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Records to add in the same step (the audit's); one that exists stays as it is."""
     counts: Statistics | None = None
     """Numbers to add to the schedule's statistics."""
+    tick: Instant | None = None
+    """Of a success: the run's tick, which the followers of its schedule get."""
     wakes: tuple[str, str] | None = None
     """(tenant, name) of the run's schedule, which may wait until this run has ended."""
     gate: tuple[str, str, int, int] | None = None

@@ -73,6 +73,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     spread: timedelta
     spread_delay: timedelta
     """How much later than its ticks it fires: its share of the spread."""
+    after: str | None
+    """The schedules that must have succeeded lately before a tick fires: ``load within 1h``."""
     retries: int
     backoff: timedelta
     max_backoff: timedelta
@@ -95,7 +97,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     last_run_at: datetime | None
     """When one of its runs last ended."""
     is_waiting: bool
-    """Whether a tick is due and waits for a run of this schedule to end (``overlap``, ``max_concurrent``)."""
+    """Whether a tick is due and waits for a run of this schedule to end (``overlap``, ``max_concurrent``), or
+    for another schedule to succeed (``after``)."""
     catch_up_left: int
     """How many missed ticks ``catch_up_rate`` held back when the schedule last fired; 0 if it is not catching
     up."""
@@ -190,6 +193,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     run_at: datetime
     """When it may start at the earliest; a retry moves it."""
     cause: Cause
+    predecessor: str | None
+    """The id of the run whose success started this one, which has the same tick; None if none did."""
     coalesced: int
     kind: Kind
     payload: Any

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import ACTIVE_STATES, ScheduleRecord, ScheduleState
 from evenbeat.observe.events import Events
+from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import needs_active
 from evenbeat.rules.ticks import trigger_of
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
@@ -123,7 +124,12 @@ class Fallback:
 
     def rows(self) -> list[ScheduleRecord]:
         """Return the rows that were last seen active."""
-        return [row for row in self._rows.values() if row.state == "active" and not row.damage]
+        return [
+            row
+            for row in self._rows.values()
+            # Those that wait for other schedules are left to their rows.
+            if row.state == "active" and not row.damage and not needs_facts(row)
+        ]
 
     def may_fire(self, row: ScheduleRecord) -> bool:
         """Return whether the row's policies allow another run now, as far as this can be known without

@@ -17,6 +17,7 @@ from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
+from evenbeat.rules.dependencies import NO_FACTS, Facts
 from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
 from evenbeat.rules.ticks import next_start
 from evenbeat.stores.base import Fired, RunQuery, Store
@@ -108,12 +109,14 @@ class Ticker:
             return now + _RETRY_FIRE
         return done.next_wake
 
-    def _plan(self, schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...]) -> Planned:
+    def _plan(
+        self, schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...], facts: Facts = NO_FACTS
+    ) -> Planned:
         self._planning.append(schedule.key)
         times = self._deferrals.get(schedule.key, 0)
         defer_by = _SHORT_DEFERRAL if times < _SHORT_DEFERRALS else DEFERRED
         schedule = self._fallback.without_fired(schedule)
-        planned = plan_or_defer(schedule, now, active, defer_by, self._complete)
+        planned = plan_or_defer(schedule, now, active, defer_by, self._complete, facts)
         if planned.deferred:
             self._deferrals[schedule.key] = times + 1
         elif times:

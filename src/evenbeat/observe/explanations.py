@@ -7,6 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from evenbeat.core.audits import AuditEntry
+from evenbeat.core.dependencies import parse_after
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import Instant
 from evenbeat.core.rates import write_rate
@@ -15,6 +16,7 @@ from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_
 from evenbeat.observe.phrases import count, measured, some, span
 from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.dependencies import is_on_success, predecessors, unmet, waits_until
 from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.firing import catching_up
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
@@ -303,6 +305,31 @@ def _waits_for_run(case: Case) -> Words:
     return Words(words, evidence, f"to end that run: {case.speaker.command(f'runs cancel {run.id}')}")
 
 
+def _waits_for_success(case: Case) -> Words:
+    schedule, now = case.facts.schedule, case.facts.now
+    names = predecessors(schedule.trigger, schedule.after)
+    evidence = []
+    for name in names:
+        last = case.facts.last_successes.get(name)
+        text = f"last success of {name}" if last is not None else f"{name} has never succeeded"
+        if name in case.facts.gone:
+            text = f"{name} does not exist any more" + ("" if last is None else "; its last success")
+        evidence.append(case.speaker.fact(text, last))
+    if is_on_success(schedule):
+        return Words(
+            f"{schedule.name} has no ticks of its own: it fires {schedule.trigger}",
+            evidence,
+            case.speaker.command(f"why {names[0]}"),
+        )
+    after = parse_after(schedule.after)
+    late = unmet(after, case.facts.last_successes, now)
+    words = f"the tick of {_tick(case)} waits for a success of {' and '.join(late)} ({after})"
+    until = waits_until(schedule, now)
+    if until is not None:
+        words += f", until {case.speaker.time(until)}"
+    return Words(words, evidence, case.speaker.command(f"why {late[0]}"))
+
+
 def _catching_up(case: Case) -> Words:
     schedule = case.facts.schedule
     held = catching_up(schedule)
@@ -408,6 +435,7 @@ _SCHEDULE: dict[Verdict, Callable[[Case], Words]] = {
     "rescheduled": _rescheduled,
     "not_due": _not_due,
     "waits_for_run": _waits_for_run,
+    "waits_for_success": _waits_for_success,
     "catching_up": _catching_up,
     "no_ticker": _no_ticker,
     "quarantined": _quarantined,

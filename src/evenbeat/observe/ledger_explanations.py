@@ -65,4 +65,5 @@ _OPTIONS: dict[Reason, tuple[str, str]] = {
     "late": ("allow later starts", "--grace …"),
     "limit": ("run more of them", "--catch-up-limit …"),
     "overlap": ("keep one tick waiting instead", "--overlap queue"),
+    "dependency": ("wait longer, or allow an older success", "--after …"),
 }

@@ -11,11 +11,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from evenbeat.core.checks import check_whole
-from evenbeat.core.forecasts import MOST_TICKS, TriggerClockChange, TriggerExplanation, TriggerTick
+from evenbeat.core.forecasts import (
+    MOST_TICKS,
+    TriggerClockChange,
+    TriggerExplanation,
+    TriggerKind,
+    TriggerTick,
+)
 from evenbeat.core.instants import LAST, Instant, from_ms, read_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.observe.phrases import date_time, span, timespec
-from evenbeat.triggers import At, Cron, Every, Trigger, parse_trigger
+from evenbeat.triggers import At, Cron, Every, OnSuccess, Trigger, parse_trigger
 from evenbeat.triggers.base import check_text
 from evenbeat.triggers.clock_changes import coming_changes, effect
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
@@ -30,8 +36,8 @@ _AHEAD = _YEARS_AHEAD * 366 * 86_400_000
 class WrittenTrigger(NamedTuple):
     """A trigger as a schedule that was created at ``since`` would have it, and how to show it."""
 
-    trigger: Cron | Every | At
-    written: Cron | Every | At
+    trigger: Cron | Every | At | OnSuccess
+    written: Cron | Every | At | OnSuccess
     """The trigger as the user wrote it: ``H`` and the start of a period are still open."""
     zone: Zone
     """The zone to show dates in."""
@@ -91,7 +97,7 @@ def read_written(
     asked = None if tz is None else read_zone(tz)
     own = next((word.partition("=")[2] for word in text.split() if word.startswith("tz=")), None)
     rule = [word.lower() for word in text.split() if "=" not in word]
-    if asked is not None and own is None and rule[:1] not in (["every"], ["@every"]):
+    if asked is not None and own is None and rule[:1] not in (["every"], ["@every"], ["on"]):
         # As part of the text, the zone also applies to a start or a date without an offset.
         written = parse_trigger(f"{text} tz={asked.key}")
     else:
@@ -131,9 +137,9 @@ def explain_trigger(
     notes = _open_parts(asked.written, name)
     if len(instants) < count:
         notes.append(_why_no_more(asked, instants[-1] if instants else None))
-    until = None if isinstance(trigger, At) else trigger.until
+    until = None if isinstance(trigger, (At, OnSuccess)) else trigger.until
     return TriggerExplanation(
-        kind="cron" if isinstance(trigger, Cron) else "every" if isinstance(trigger, Every) else "at",
+        kind=_kind(trigger),
         trigger=str(trigger),
         written=str(asked.written),
         words=trigger.explain(),
@@ -151,6 +157,12 @@ def explain_trigger(
         clock_changes=tuple(_clock_changes(asked)),
         notes=tuple(notes),
     )
+
+
+def _kind(trigger: Cron | Every | At | OnSuccess) -> TriggerKind:
+    if isinstance(trigger, OnSuccess):
+        return "success"
+    return "cron" if isinstance(trigger, Cron) else "every" if isinstance(trigger, Every) else "at"
 
 
 def _clock_changes(asked: WrittenTrigger) -> list[TriggerClockChange]:
@@ -171,7 +183,7 @@ def _clock_changes(asked: WrittenTrigger) -> list[TriggerClockChange]:
     ]
 
 
-def _open_parts(written: Cron | Every | At, name: str | None) -> list[str]:
+def _open_parts(written: Cron | Every | At | OnSuccess, name: str | None) -> list[str]:
     if isinstance(written, Cron) and written.expression.hashed and name is None:
         return ["H depends on the schedule's name: give the name to see its real ticks"]
     if isinstance(written, Every) and written.start is None:
@@ -182,6 +194,8 @@ def _open_parts(written: Cron | Every | At, name: str | None) -> list[str]:
 def _why_no_more(asked: WrittenTrigger, last: Instant | None) -> str:
     """Return why no ticks after ``last`` are shown."""
     trigger, since = asked.trigger, asked.since
+    if isinstance(trigger, OnSuccess):
+        return f"no ticks of its own: each success of {trigger.schedule} starts a run"
     if last is not None and trigger.next_ms(last) is not None:
         return f"more ticks follow: only those of {_YEARS_AHEAD} years are shown"
     if isinstance(trigger, At) or (isinstance(trigger, Every) and trigger.period == 0):

@@ -28,6 +28,7 @@ from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.observe.trigger_explanations import trigger_words
 from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
+from evenbeat.rules.dependencies import predecessor_run
 from evenbeat.rules.firing import catching_up, is_waiting
 from evenbeat.rules.inheritance import inheritance_of
 from evenbeat.rules.ownership import kind_of, source_of
@@ -87,6 +88,7 @@ def schedule_view(
         max_concurrent=schedule.max_concurrent,
         spread=_span(schedule.spread),
         spread_delay=_span(spread_delay(schedule)),
+        after=schedule.after or None,
         **_execution_options(schedule.execution),
         managed_by=kind_of(schedule.managed_by),
         source=source_of(schedule.managed_by),
@@ -124,6 +126,7 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         scheduled_at=_shown(run.scheduled_at),
         run_at=_shown(run.run_at),
         cause=run.cause,
+        predecessor=predecessor_run(run),
         coalesced=run.coalesced,
         kind=run.kind,
         payload=_value(run.payload),

@@ -329,6 +329,7 @@ def _final(
         adds=adds,
         counts=None if run.schedule is None else _counts(run, run.schedule, state, now, _storable(error)),
         wakes=None if run.schedule is None else (run.tenant, run.schedule),
+        tick=run.tick if state == "succeeded" else None,
     )
 
 

@@ -19,11 +19,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from evenbeat.core.checks import check_schedule, check_texts
+from evenbeat.core.dependencies import read_after
 from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.core.json_text import read_definition
-from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord
-from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
+from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord, ScheduleState
+from evenbeat.errors import (
+    DamagedSchedule,
+    InvalidValue,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleTooNew,
+    shown,
+)
 from evenbeat.rules.definitions import DEFINITION, definition
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
     Active,
@@ -67,8 +76,11 @@ def create(
         generation=1 if previous is None else previous.generation + 1,
         revision=1 if previous is None else previous.revision + 1,
         fire_seq=0 if previous is None else previous.fire_seq + 1,
+        followers="" if previous is None else previous.followers,
     )
-    return Planned(_with_first_tick(made, now if start is None else max(now, start - 1)))
+    made = _with_first_tick(made, now if start is None else max(now, start - 1))
+    # Successes of the deleted schedule that have not fired yet are recorded as skipped.
+    return Planned(made if previous is None else _replanned(made, now))
 
 
 def declare(
@@ -145,14 +157,14 @@ def _change(
     fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
     before = readable_trigger(schedule)
     # An active row without a next tick has lost it: the first tick of the trigger is computed again.
-    is_lost = schedule.state == "active" and schedule.next_tick is None
+    is_lost = schedule.state == "active" and schedule.next_tick is None and not is_on_success(schedule)
     same_trigger = parse_trigger(wanted.trigger) == before and not is_lost
     if same_trigger:
         fields["trigger"] = schedule.trigger
     # Writing a quarantined row again wakes it up, even with the same values.
     if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    planned = _fire_overdue(schedule, now, active, keep_waiting=same_trigger)
+    planned = _fire_overdue(_idle(schedule), now, active, keep_waiting=same_trigger)
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
@@ -165,8 +177,9 @@ def _change(
         watermark = changed.next_tick
         # A new trigger makes a finished schedule active again, too.
         changed = _with_first_tick(replace(changed, anchor=now), now)
-        if watermark is None or (changed.next_tick or watermark) < watermark:
-            # The new trigger may have ticks before the watermark, which must get new identities.
+        if watermark is None or (changed.next_tick or watermark) < watermark or is_on_success(changed):
+            # The new trigger may have ticks before the watermark, which must get new identities. Successes
+            # that were recorded for an earlier trigger must not fire.
             changed = replace(changed, generation=changed.generation + 1)
     elif changed.state == "active":
         # The reason why it waits may be gone: ``plan`` decides again when the tick is due.
@@ -183,6 +196,7 @@ def pause(
     """
     _check_readable(schedule)
     check_texts(note=note, by=by)
+    schedule = _idle(schedule)
     # A machine that can't read the trigger leaves overdue ticks to be recorded at the end of the pause.
     readable = readable_trigger(schedule) is not None
     planned = _skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
@@ -218,6 +232,7 @@ def resume(
     if catch_up and not is_over and (schedule.next_tick or now + 1) <= now:
         # The watermark stayed at the first tick of the pause: as an active row, they are all overdue.
         schedule = replace(without_pause(schedule), wake_at=schedule.next_tick)
+    schedule = _idle(schedule)
     # Not unfinished: the pause is over, and a second part would find nothing to resume.
     planned = _fire_overdue(schedule, now, active, keep_waiting=True)._replace(unfinished=False)
     if planned.schedule.state != "paused":  # the end of the pause has passed
@@ -243,6 +258,13 @@ def reschedule(
     if not FIRST <= tick <= LAST:
         hint = f"between {write_instant(FIRST)} and {write_instant(LAST)}"
         raise InvalidValue(f"tick {tick} is outside the calendar", field="tick", value=tick, hint=hint)
+    if is_on_success(schedule):
+        raise InvalidValue(
+            f"schedule {schedule.name} has no tick to move: it fires {schedule.trigger}",
+            field="tick",
+            value=write_instant(tick),
+            hint="run it now instead, or give it another trigger",
+        )
     planned = _fire_overdue(schedule, now, active, keep_waiting=False)
     if planned.unfinished:
         return planned
@@ -271,6 +293,7 @@ def reschedule(
 def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
     """Turn the row into a tombstone, whose numbers keep the runs of a later schedule of this name apart."""
     _check_exists(schedule)
+    schedule = _idle(schedule)
     gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
     tombstone = replace(
         gone.schedule,
@@ -288,6 +311,21 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
         damage="",
     )
     return gone._replace(schedule=_revised(tombstone, now))
+
+
+def add_follower(schedule: ScheduleRecord, name: str, now: Instant) -> Planned | None:
+    """Add a schedule to those that a success of this one wakes; None if it is one of them already."""
+    _check_readable(schedule)
+    followers = schedule.followers.split()
+    if name in followers:
+        return None
+    schedule = _idle(schedule)
+    # The end of a run may wake it before this is written: if it waits, plan it again.
+    wake_at = schedule.wake_at
+    if schedule.state == "active" and wake_at is not None and schedule.next_tick is not None:
+        wake_at = min(wake_at, schedule.next_tick)
+    changed = replace(schedule, followers=" ".join(sorted((*followers, name))), wake_at=wake_at)
+    return Planned(_revised(changed, now))
 
 
 def run_now(
@@ -324,7 +362,8 @@ def run_now(
         created_at=now,
         trace=trace,
     )
-    return Planned(replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1), (run,))
+    fired = replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1)
+    return Planned(_replanned(fired, now), (run,))
 
 
 def _fire_overdue(
@@ -381,7 +420,12 @@ def _skip_overdue(schedule: ScheduleRecord, now: Instant, reason: Reason, *, eve
 
 def _is_quarantined(schedule: ScheduleRecord) -> bool:
     """Return whether the row is quarantined: active, and not planned until it is written again."""
-    return schedule.state == "active" and schedule.wake_at is None
+    return schedule.state == "active" and schedule.wake_at is None and not is_on_success(schedule)
+
+
+def _idle(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Return a schedule that fires on success without the success that waits: its record waits, too."""
+    return replace(schedule, next_tick=None) if is_on_success(schedule) else schedule
 
 
 def _is_single(schedule: ScheduleRecord) -> bool:
@@ -408,13 +452,27 @@ def _check_format(schedule: ScheduleRecord) -> None:
 
 def _combined(first: Planned, then: Planned) -> Planned:
     return Planned(
-        then.schedule, first.runs + then.runs, first.skipped + then.skipped, then.cancels, then.deferred
+        then.schedule,
+        first.runs + then.runs,
+        first.skipped + then.skipped,
+        then.cancels,
+        then.deferred,
+        spent=first.spent + then.spent,
     )
 
 
 def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
-    """Check the fields, and return the schedule with the canonical text of its trigger."""
-    return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
+    """Check the fields, and return the schedule with the canonical texts of its trigger and dependency."""
+    trigger = parse_trigger(check_schedule(wanted).trigger)
+    checked = replace(wanted, trigger=str(trigger), after=read_after(wanted.after))
+    if checked.after and is_on_success(checked):
+        raise InvalidValue(
+            f"after {shown(checked.after)} has no effect on a schedule that fires {checked.trigger}",
+            field="after",
+            value=checked.after,
+            hint="leave it out, or give the schedule a trigger with ticks",
+        )
+    return checked
 
 
 def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
@@ -432,9 +490,22 @@ def _with_first_tick(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
     tick = trigger.instant if isinstance(trigger, At) else trigger.next_ms(now)
     if schedule.state == "paused":
         return replace(schedule, next_tick=tick, fire_seq=schedule.fire_seq + 1)
-    state = "finished" if tick is None else "active"
+    state: ScheduleState = "finished" if tick is None and not is_on_success(schedule) else "active"
     return replace(schedule, next_tick=tick, wake_at=tick, state=state, fire_seq=schedule.fire_seq + 1)
 
 
 def _revised(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    return replace(schedule, revision=schedule.revision + 1, updated_at=now)
+    return _replanned(replace(schedule, revision=schedule.revision + 1, updated_at=now), now)
+
+
+def _replanned(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
+    """Return a schedule that depends on others so that it is planned at once if it may be waiting.
+
+    A success may wake it before a change is written: the change must not put it to sleep again. The plan also
+    records successes that a pause, or a delete, keeps from firing.
+    """
+    if is_on_success(schedule):
+        return replace(schedule, wake_at=now)
+    if schedule.after and schedule.state == "active" and schedule.wake_at is not None:
+        return replace(schedule, wake_at=min(schedule.wake_at, schedule.next_tick or now))
+    return schedule

@@ -7,10 +7,21 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from evenbeat.core.dependencies import parse_after
 from evenbeat.core.instants import Instant
 from evenbeat.core.rates import Rate
 from evenbeat.core.records import CatchUpKind, Reason, Record, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import UnknownZone
+from evenbeat.rules.dependencies import (
+    NO_FACTS,
+    PENDING,
+    Facts,
+    Pending,
+    choose,
+    is_met,
+    is_on_success,
+    success_run,
+)
 from evenbeat.rules.ticks import spread_delay, tick_run_id, trigger_of
 from evenbeat.triggers import Trigger
 
@@ -59,6 +70,8 @@ class Planned(NamedTuple):
     """Whether this is a part of a long backlog: write it, read the row again, and plan the rest."""
     records: tuple[Record, ...] = ()
     """Records to add; one that exists stays as it is. A plan without records costs no store a command."""
+    spent: tuple[tuple[str, str, str], ...] = ()
+    """(kind, tenant, key) of records to delete: the successes of another schedule that it fires or skips."""
 
 
 def needs_active(schedule: ScheduleRecord) -> bool:
@@ -66,11 +79,16 @@ def needs_active(schedule: ScheduleRecord) -> bool:
     return schedule.overlap != "allow" or schedule.max_concurrent is not None
 
 
-def plan(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned:
+def plan(
+    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (), facts: Facts = NO_FACTS
+) -> Planned:
     """Plan a schedule that woke up: fire, coalesce, skip, or wait.
 
-    Either ``next_tick`` or ``wake_at`` moves forward, so that no row is planned over and over.
+    Either ``next_tick`` or ``wake_at`` moves forward, so that no row is planned over and over. ``facts`` are
+    about other schedules, where ``needs_facts`` says so; without them, a tick waits.
     """
+    if is_on_success(schedule):
+        return _fire_successes(schedule, now, active, facts)
     if schedule.state == "paused":
         return _end_pause(schedule, now)
     if schedule.state != "active" or schedule.next_tick is None:
@@ -78,6 +96,8 @@ def plan(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()
     wake_at = schedule.next_tick + spread_delay(schedule)
     if wake_at > now:
         return Planned(replace(schedule, wake_at=wake_at))
+    if schedule.after and (held := _held_by_predecessors(schedule, now, facts)) is not None:
+        return held
     if active:
         if schedule.overlap == "skip":
             return skip_until(schedule, now - spread_delay(schedule) + 1, "overlap", now)
@@ -92,6 +112,7 @@ def plan_or_defer(
     active: tuple[Active, ...] = (),
     defer_by: int = DEFERRED,
     complete: Callable[[Planned], Planned] = lambda planned: planned,
+    facts: Facts = NO_FACTS,
 ) -> Planned:
     """Plan a schedule, or defer it by ``defer_by`` ms if this machine lacks something that the plan needs.
 
@@ -101,7 +122,7 @@ def plan_or_defer(
     time-zone data, must not quarantine a healthy schedule.
     """
     try:
-        return complete(plan(schedule, now, active))
+        return complete(plan(schedule, now, active, facts))
     except _MACHINE_ERRORS as error:
         # A path in the error may contain characters that no database accepts.
         reason = (str(error) or repr(error))[:_LONGEST_REASON].encode(errors="replace").decode()
@@ -120,11 +141,12 @@ def wakes_on_run_end(schedule: ScheduleRecord) -> bool:
 
 
 def is_waiting(schedule: ScheduleRecord) -> bool:
-    """Return whether the next tick is due and waits for a run to end, or is deferred (then there is a
-    note)."""
+    """Return whether the next tick is due and waits for a run to end or for other schedules to succeed, or
+    is deferred (then there is a note)."""
     if schedule.state != "active" or schedule.wake_at is None or schedule.next_tick is None:
         return False
     may_wait = needs_active(schedule) and schedule.overlap != "skip" and not _is_held_by_rate(schedule)
+    may_wait = may_wait or schedule.after != ""
     return may_wait and schedule.wake_at > schedule.next_tick + spread_delay(schedule)
 
 
@@ -173,6 +195,8 @@ def _fire_due(schedule: ScheduleRecord, now: Instant, room: int) -> Planned:
     due_until = now - spread_delay(schedule)
     kind = _catch_up_kind(schedule)
     max_age = schedule.catch_up.grace if kind == "skip" else schedule.catch_up.max_age
+    if schedule.after and max_age is not None:
+        max_age += parse_after(schedule.after).wait  # a tick that waited for its predecessors is not late
     if max_age is not None and tick < due_until - max_age:
         return _fire_rest(schedule, now, trigger, due_until - max_age, room)
     return _fire_by(schedule, now, trigger, kind, room)
@@ -315,6 +339,65 @@ def _wait(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...]) ->
     return Planned(replace(schedule, wake_at=wake_at), cancels=cancels)
 
 
+def _held_by_predecessors(schedule: ScheduleRecord, now: Instant, facts: Facts) -> Planned | None:
+    """Keep due ticks waiting for the success of other schedules, and skip those that have waited long enough;
+    None if they may fire."""
+    after = parse_after(schedule.after)
+    if is_met(after, facts, now):
+        return None
+    tick = schedule.next_tick
+    assert tick is not None
+    deadline = tick + spread_delay(schedule) + after.wait
+    if now < deadline or facts is NO_FACTS:
+        return Planned(replace(schedule, wake_at=max(now + 1, min(now + WAIT_CHECK, deadline))))
+    if after.otherwise == "run":
+        return None
+    return skip_until(schedule, now - spread_delay(schedule) - after.wait + 1, "dependency", now)
+
+
+def _fire_successes(
+    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...], facts: Facts
+) -> Planned:
+    """Plan a schedule that fires on each success of another one: a run for each pending success."""
+    before = schedule
+    if schedule.state == "paused" and schedule.paused_until is not None and schedule.paused_until <= now:
+        schedule = without_pause(schedule)
+    most = max(1, min(TICKS_A_STEP, BYTES_A_STEP // max(1, len(schedule.payload))))
+    chosen = choose(schedule, facts.pending, _room(schedule, active), most)
+    runs = [success_run(schedule, each.success, now) for each in chosen.fires]
+    skipped = [_skipped_successes(schedule, some, reason, now) for reason, some in chosen.drops]
+    if chosen.coalesced:
+        runs = [replace(runs[0], coalesced=len(chosen.coalesced))]
+        together = _skipped_successes(schedule, chosen.coalesced, "coalesced", now)
+        skipped.append(replace(together, run=runs[0].id))
+    done = [*chosen.fires, *chosen.coalesced, *(each for _, some in chosen.drops for each in some)]
+    # The next step continues with the rest at once.
+    goes_on = facts is NO_FACTS or facts.has_more or len(chosen.left) > 0
+    moved = replace(
+        schedule,
+        next_tick=None,
+        wake_at=now if goes_on else schedule.paused_until if schedule.state == "paused" else None,
+        last_fire=now if runs else schedule.last_fire,
+    )
+    cancels: tuple[str, ...] = ()
+    if chosen.left and not runs:
+        # Like a tick that waits for a run: the end of the run wakes it.
+        waiting = _wait(replace(moved, next_tick=chosen.left[0].success.at), now, active)
+        moved, cancels = waiting.schedule, waiting.cancels
+    if done or replace(before, wake_at=moved.wake_at) != moved:
+        moved = replace(moved, fire_seq=before.fire_seq + 1)
+    spent = tuple((PENDING, schedule.tenant, each.key) for each in done)
+    return Planned(moved, tuple(runs), tuple(skipped), cancels, spent=spent)
+
+
+def _skipped_successes(
+    schedule: ScheduleRecord, some: tuple[Pending, ...], reason: Reason, now: Instant
+) -> Skipped:
+    """Create a row of the ledger for successes, by the ticks of their runs where they have any."""
+    ticks = [each.success.at if each.success.tick is None else each.success.tick for each in some]
+    return skipped_ticks(schedule, min(ticks), max(ticks), len(some), reason, now)
+
+
 def _end_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
     """End a pause whose end has come, and record its ticks as skipped; otherwise sleep until its end."""
     until = schedule.paused_until
@@ -331,6 +414,8 @@ def without_pause(schedule: ScheduleRecord) -> ScheduleRecord:
 def skip_until(schedule: ScheduleRecord, until: Instant, reason: Reason, now: Instant) -> Planned:
     """Record the ticks before ``until`` as skipped; the first tick from then on is the next."""
     tick = schedule.next_tick
+    if is_on_success(schedule):
+        return Planned(replace(schedule, next_tick=None, wake_at=now, fire_seq=schedule.fire_seq + 1))
     if tick is None or tick >= until:
         return _advanced(schedule, now, tick)
     trigger = trigger_of(schedule)

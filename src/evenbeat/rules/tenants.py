@@ -16,7 +16,8 @@ KEY = "quota"
 DEFAULT = "default"
 """The tenant with which the store also keeps what belongs to no tenant, such as tokens and limits."""
 
-_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", TEMPLATE, QUOTA, *BACKFILLS)
+_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA)
+_OF_SCHEDULES = (TEMPLATE, "success", *BACKFILLS)
 _OF_OTHERS = (RULE, CHANNEL, WINDOW, SIGNAL, INCIDENT, PAST, PENDING, LOG, "retention")
 
 
@@ -26,7 +27,8 @@ def kinds_of(tenant: str) -> tuple[str, ...]:
     The audit is not one of them. For the tenant ``default``, nor are alert and retention rules: those that
     cover all tenants are kept with it.
     """
-    return _OF_RUNS if tenant == DEFAULT else (*_OF_RUNS, *_OF_OTHERS)
+    others = () if tenant == DEFAULT else _OF_OTHERS
+    return (*_OF_RUNS, *_OF_SCHEDULES, *others)
 
 
 def quota_record(tenant: str, quota: Quota, version: int) -> Record:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from evenbeat.core.audits import AuditAction
+from evenbeat.core.dependencies import parse_after
 from evenbeat.core.explanations import Verdict
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules.accounts import trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place
+from evenbeat.rules.dependencies import is_on_success, unmet
 from evenbeat.rules.firing import catching_up, is_waiting
 from evenbeat.rules.ticks import spread_delay
 from evenbeat.rules.waiting import Waiting
@@ -92,6 +95,10 @@ class TickFacts(NamedTuple):
     """The active runs of the schedule, if its policies depend on them."""
     tickers: tuple[str, ...] = ()
     """The live nodes that fire schedules."""
+    last_successes: Mapping[str, Instant | None] = MappingProxyType({})
+    """When the predecessors of the schedule last succeeded, by name."""
+    gone: tuple[str, ...] = ()
+    """Those of its predecessors that do not exist any more."""
     quarantined: str | None = None
     """Why nodes do not plan the schedule any more."""
     deferred: str | None = None
@@ -224,6 +231,8 @@ def _matches_trigger(facts: TickFacts) -> Finding | None:
         return None
     if facts.place.clock == "repeated":
         return Finding("clock_repeated")
+    if facts.asked is None and is_on_success(facts.schedule):
+        return Finding("waits_for_success")
     return Finding("finished" if facts.asked is None else "no_tick")
 
 
@@ -272,6 +281,8 @@ def _is_due(facts: TickFacts) -> Finding | None:
         return Finding("quarantined")
     if facts.deferred is not None:
         return Finding("deferred")
+    if schedule.after and unmet(parse_after(schedule.after), facts.last_successes, facts.now):
+        return Finding("waits_for_success")
     held = catching_up(schedule)
     if held is not None and (facts.tickers or held.next_at > facts.now):
         return Finding("catching_up")

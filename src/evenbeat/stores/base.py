@@ -41,7 +41,7 @@ from evenbeat.core.records import (
     Transition,
     Version,
 )
-from evenbeat.rules.firing import Active, Planned
+from evenbeat.rules.firing import Planned
 from evenbeat.stores.queries import (
     EVERYTHING,
     LARGE_FIELDS,
@@ -82,7 +82,9 @@ __all__ = [
     "check_limit",
 ]
 
-PlanFunction: TypeAlias = Callable[[ScheduleRecord, Instant, tuple[Active, ...]], Planned]
+PlanFunction: TypeAlias = Callable[..., Planned]
+"""Called with a schedule, the time and its active runs (a tuple of ``Active``), and with ``Facts`` as a
+fourth argument if ``needs_facts`` is true for the schedule."""
 
 
 class Write(NamedTuple):
@@ -279,9 +281,10 @@ class Store(Protocol):
         """Turn due ticks into runs.
 
         Takes up to ``limit`` rows with ``wake_at <= now``, earliest first, that no other node is
-        firing, calls ``plan`` with each (and with its active runs where ``needs_active`` says so),
-        and writes the schedule's new tick, the runs, the ledger rows, the cancel requests and the
-        records in one atomic step. It ignores rows of a newer format. It quarantines a row that cannot be
+        firing, calls ``plan`` with each (and with its active runs where ``needs_active`` says so, and with
+        facts where ``needs_facts`` does), writes the schedule's new tick, the runs, the ledger rows, the
+        cancel requests and the records, and deletes the ``spent`` records, in one atomic step. It ignores
+        rows of a newer format. It quarantines a row that cannot be
         read, or for which ``plan`` raises: that row sleeps, a record of kind ``quarantine`` contains the
         reason, and the other rows fire.
         """
@@ -328,6 +331,11 @@ class Store(Protocol):
         not know whether a schedule was woken. It also calls ``hint`` if a run that a limit counts has stopped
         running: another run may start. If a node fires that schedule at the same time, the node sees that
         the run has ended, or it writes the row before the store wakes it.
+
+        A transition that counts a success of a schedule with followers does, in the same step, what
+        ``dependencies.woken`` says of each follower: it adds the pending records and sets the wake-up. A node
+        that fires the follower at the same time sees the success, or writes the row before the store wakes
+        it. A schedule without followers costs no further query.
         """
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:

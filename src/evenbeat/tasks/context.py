@@ -11,6 +11,7 @@ from evenbeat.core.instants import from_ms
 from evenbeat.core.json_text import from_json
 from evenbeat.core.records import Cause, RunRecord
 from evenbeat.errors import RunCancelled
+from evenbeat.rules.dependencies import predecessor_run
 
 LONGEST_NOTE = 200
 """Characters of a note on the progress of a run."""
@@ -94,6 +95,14 @@ class RunContext:
     def cause(self) -> Cause:
         """What made the run: ``tick``, ``run_now``, ``backfill`` or ``enqueue``."""
         return self._record.cause
+
+    @property
+    def predecessor(self) -> str | None:
+        """The id of the run whose success started this one (``on_success_of``); None if none did.
+
+        The tick of that run is this run's ``tick``.
+        """
+        return predecessor_run(self._record)
 
     @property
     def coalesced(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from msgspec.structs import replace
 
+from evenbeat.core.dependencies import After
 from evenbeat.core.durations import Duration
 from evenbeat.core.options import EXECUTION, SCHEDULE
 from evenbeat.core.records import CatchUp, CatchUpKind, Execution, OnCrash, Overlap
@@ -58,6 +59,7 @@ class ScheduleOptions(RunOptions, total=False):
     overlap: Overlap
     max_concurrent: int | None
     spread: Duration
+    after: After | str | None
 
 
 class NewScheduleOptions(ScheduleOptions, total=False):
@@ -163,6 +165,8 @@ def read_schedule_fields(
     """Return the fields of a schedule that the options set; ``execution`` and ``catch_up`` are the bases."""
     fields = read_run_fields(options, execution)
     fields["catch_up"] = read_catch_up(options, catch_up)
+    if "after" in options:
+        fields["after"] = SCHEDULE["after"].read(options["after"]) or ""
     return fields | _read_fields(options, ("description", "tags", "overlap", "max_concurrent", "spread"))
 
 

@@ -137,8 +137,7 @@ class VirtualScheduler:
             retention=app.node_settings().retention,
             counting=self._counting,
         )
-        self._declared: set[str] = set()
-        self._declared_others: set[tuple[str, str]] = set()
+        self._declared: set[tuple[str, str]] = set()
         self._travelling = False
         self._upcoming: Instant | None = None
         self._declare()
@@ -198,14 +197,10 @@ class VirtualScheduler:
         return f"<VirtualScheduler at {write_instant(self._clock.now)}>"
 
     def _declare(self) -> None:
-        """Declare the schedules of decorated tasks, each once: later changes by the test stay."""
-        for task in self.tasks:
-            if task.is_scheduled and task.name not in self._declared:
-                self._declared.add(task.name)
-                code_only = self._declarations.declare_by_mode(task, self.app.node_settings())
-                if code_only is not None:
-                    self._code_ticker.add(code_only)
-        self._declarations.declare_others(self._declared_others)
+        """Declare the schedules of the code, each once: later changes by the test stay."""
+        declared = self._declarations.declare_all(self.tasks, self.app.node_settings(), self._declared)
+        for code_only in declared.code_only:
+            self._code_ticker.add(code_only)
 
     def _target(self, to: Duration | Moment) -> Instant:
         now = self._clock.now

@@ -1,7 +1,7 @@
 """The text of triggers: one line, which people write and stores keep.
 
-``0 9 * * 1-5 tz=Europe/Berlin``, ``every 10m start=2026-01-01T00:00:00Z``, ``at 2026-03-01T08:00:00Z``:
-a rule, then options as ``key=value``.
+``0 9 * * 1-5 tz=Europe/Berlin``, ``every 10m start=2026-01-01T00:00:00Z``, ``at 2026-03-01T08:00:00Z``,
+``on success of load``: a rule, then options as ``key=value``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from evenbeat.triggers.base import Trigger, check_text
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
+from evenbeat.triggers.on_success import OnSuccess, on_success_of
 
 _EVERY_CALL = re.compile(r'every\("([^"]*)"\)')
 _OPTION = re.compile(r"[^\s=]*=\S*")
@@ -40,7 +41,7 @@ def check_trigger(value: object, field: str) -> object:
 
 # Rows of a store repeat the same texts: one immutable trigger serves them all. A text takes up to 3 KB.
 @lru_cache(maxsize=1 << 14)
-def parse_trigger(text: str) -> Cron | Every | At:
+def parse_trigger(text: str) -> Cron | Every | At | OnSuccess:
     """Return the trigger of a text. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
     check_text(text)
     if len(text) > LONGEST_TEXT:
@@ -62,7 +63,7 @@ def parse_trigger(text: str) -> Cron | Every | At:
         ) from None
 
 
-def _parse(text: str) -> Cron | Every | At:
+def _parse(text: str) -> Cron | Every | At | OnSuccess:
     # Blanks replace the options, so that positions in the rule are positions in the text.
     rule = _OPTION.sub(lambda option: " " * len(option[0]), text).rstrip() if "=" in text else text
     words = rule.split()
@@ -73,7 +74,21 @@ def _parse(text: str) -> Cron | Every | At:
         if len(words) == 1:
             raise InvalidTrigger(text, " has no period", field="every", value=kind, hint=f"write {kind} 10m")
         return every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
+    if kind == "on":
+        return _on_success(text, words)
     return cron(rule, **_options(text, _CRON_OPTIONS))
+
+
+def _on_success(text: str, words: list[str]) -> OnSuccess:
+    if len(words) != 4 or [word.lower() for word in words[:3]] != ["on", "success", "of"] or "=" in text:
+        raise InvalidTrigger(
+            text,
+            " is not the success of a schedule",
+            field="on_success_of",
+            value=text,
+            hint="write: on success of load",
+        )
+    return on_success_of(words[3])
 
 
 def _place(text: str, error: InvalidValue) -> int:

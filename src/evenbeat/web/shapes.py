@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.backfills import Backfill
 from evenbeat.core.checks import LABEL_PATTERN, LONGEST_TASK, NAME_PATTERN, TASK_PATTERN
+from evenbeat.core.dependencies import LONGEST_AFTER
 from evenbeat.core.json_form import json_form
 from evenbeat.core.json_text import encode, is_nested_deeper
 from evenbeat.core.masking import masked, masked_text
@@ -100,6 +101,7 @@ def _option_type(option: Option) -> Any:
         "text": Annotated[str, Meta(max_length=option.high or 1000)],
         "flag": bool,
         "rate": Annotated[str, Meta(min_length=1, max_length=LONGEST_RATE)],
+        "after": Annotated[str, Meta(max_length=LONGEST_AFTER)],
     }
     kind = Literal[option.choices] if option.kind == "choice" else kinds[option.kind]
     return Annotated[kind | None if option.is_optional else kind, Meta(description=words)]

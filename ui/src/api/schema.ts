@@ -154,7 +154,7 @@ export interface BackfillPlan {
 export interface BackfillTick {
   tick: string;
   state: "cancelled" | "failed" | "none" | "queued" | "running" | "skipped" | "succeeded" | "unknown";
-  reason: "changed" | "coalesced" | "deleted" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
+  reason: "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
   run: string | null;
   is_made: boolean;
 }
@@ -282,6 +282,8 @@ export interface DeclaredSchedule {
   max_concurrent?: number | null;
   /** Ticks fire up to this much later, by an amount that depends on the schedule's name alone. */
   spread?: number | string;
+  /** Schedules that must have succeeded lately before a tick fires: load within 1h wait 30m. */
+  after?: string | null;
   /** Create the schedule paused: it waits to be resumed. */
   paused?: boolean;
   /** Why the schedule is paused. */
@@ -310,6 +312,17 @@ export interface Delivery {
   last_try_at: string | null;
   next_try_at: string | null;
   error: string | null;
+}
+
+export interface Dependencies {
+  schedule: string;
+  tenant: string;
+  after: string | null;
+  on_success_of: string | null;
+  predecessors: Predecessor[];
+  followers: string[];
+  waits_until: string | null;
+  pending: number;
 }
 
 export interface DeployPlan {
@@ -664,6 +677,8 @@ export interface NewSchedule {
   max_concurrent?: number | null;
   /** Ticks fire up to this much later, by an amount that depends on the schedule's name alone. */
   spread?: number | string;
+  /** Schedules that must have succeeded lately before a tick fires: load within 1h wait 30m. */
+  after?: string | null;
   /** Create the schedule paused: it waits to be resumed. */
   paused?: boolean;
   /** Why the schedule is paused. */
@@ -740,6 +755,13 @@ export interface PlanEntry {
   why: string;
   command: string;
   token: string;
+}
+
+export interface Predecessor {
+  name: string;
+  state: "active" | "deleted" | "finished" | "paused" | null;
+  last_success: string | null;
+  is_met: boolean | null;
 }
 
 /** A trigger to explain. */
@@ -914,6 +936,7 @@ export interface Run {
   scheduled_at: string;
   run_at: string;
   cause: "backfill" | "enqueue" | "run_now" | "tick";
+  predecessor: string | null;
   coalesced: number;
   kind: "flow" | "task";
   payload: unknown;
@@ -1051,6 +1074,7 @@ export interface Schedule {
   spread: number;
   /** seconds */
   spread_delay: number;
+  after: string | null;
   retries: number;
   /** seconds */
   backoff: number;
@@ -1137,6 +1161,8 @@ export interface ScheduleChanges {
   max_concurrent?: number | null;
   /** Ticks fire up to this much later, by an amount that depends on the schedule's name alone. */
   spread?: number | string;
+  /** Schedules that must have succeeded lately before a tick fires: load within 1h wait 30m. */
+  after?: string | null;
 }
 
 export interface ScheduleHistory {
@@ -1182,7 +1208,7 @@ export interface SkippedTicks {
   first: string;
   last: string;
   count: number;
-  reason: "changed" | "coalesced" | "deleted" | "late" | "limit" | "overlap" | "paused" | "rescheduled";
+  reason: "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled";
   recorded_at: string;
   run: string | null;
 }
@@ -1326,7 +1352,7 @@ export interface TriggerClockChange {
 }
 
 export interface TriggerExplanation {
-  kind: "at" | "cron" | "every";
+  kind: "at" | "cron" | "every" | "success";
   trigger: string;
   written: string;
   words: string;
@@ -1476,7 +1502,7 @@ export interface WantedToken {
 }
 
 export interface Why {
-  verdict: "busy" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run";
+  verdict: "busy" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "dependency" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run" | "waits_for_success";
   sentence: string;
   evidence: Fact[];
   remedy: string | null;
@@ -2133,6 +2159,14 @@ export interface Operations {
     };
     body: undefined;
     answer: HeatMap;
+  };
+  /** Return what a schedule waits for, with the last successes, and the schedules that wait for it. */
+  "GET /schedules/{name}/dependencies": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Dependencies;
   };
   /** Return the changes of a schedule, the newest first. */
   "GET /schedules/{name}/history": {

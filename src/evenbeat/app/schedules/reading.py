@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, get_args
 
+from evenbeat.app.dependencies import dependencies_of
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch, read_states
 from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import is_name
+from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.instants import from_ms, read_instant
 from evenbeat.core.records import ScheduleState
 from evenbeat.core.results import Schedule, ScheduleStats
@@ -103,7 +105,7 @@ class ReadingCalls(ScheduleCalls):
 
         With a spread, runs start up to that much later. A text that can't be a name is read as a trigger:
         ``preview("every 10m")``. ``count`` is at most 1,000; ticks more than 100 years after the
-        first one are left out.
+        first one are left out. A schedule that fires on success has no ticks to come: the list is empty.
         """
         check_count(count)
         now = self._session.store().now()
@@ -122,7 +124,13 @@ class ReadingCalls(ScheduleCalls):
             first = trigger.next_ms(now)
         return [from_ms(tick, trigger.tzinfo) for tick in coming_ticks(trigger, first, count)]
 
+    def dependencies(self, name: str, *, tenant: str | None = None) -> Dependencies:
+        """Return what the schedule waits for, with the last successes, and the schedules that wait for it."""
+        row = self._rows.existing(name, self._session.tenant_of(tenant))
+        return dependencies_of(self._session.store(), row)
+
     aget = twin(get)
+    adependencies = twin(dependencies)
     aget_with_stats = twin(get_with_stats)
     alist = twin(list)
     anext_run = twin(next_run)

@@ -76,6 +76,11 @@ class MemoryRecords:
         self._drop((kind, tenant, key))
         return True
 
+    def drop(self, kind: str, tenant: str, key: str) -> None:
+        """Delete a record if it exists, whatever its version."""
+        if (kind, tenant, key) in self._records:
+            self._drop((kind, tenant, key))
+
     def purge(self, limit: int) -> int:
         """Delete expired records, at most ``limit``; return how many."""
         expired = [key for key, record in self._records.items() if not self._is_live(record)][:limit]

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import RunRecord, Statistics, Transition
+from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.errors import InvalidValue
+from evenbeat.rules.dependencies import FOLLOWER, Follower, Success
 from evenbeat.rules.firing import Planned, wakes_on_run_end
 from evenbeat.stores.base import Lost, check_limit
 from evenbeat.stores.decisions import added, frees_slot, passes, status_of, verdict, with_transition
+from evenbeat.stores.dependencies import effects
 from evenbeat.stores.memory.state import Key, MemoryState
 
 
@@ -47,7 +49,8 @@ class MemoryRuns(MemoryState):
             row = self._schedules.get(transition.gate[:2])
             if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
                 return False
-        self._store(with_transition(run, transition, self.now()))
+        ended = with_transition(run, transition, self.now())
+        self._store(ended)
         if frees_slot(status, transition):
             self.hint()
         for following in transition.adds:
@@ -57,6 +60,9 @@ class MemoryRuns(MemoryState):
             key = (transition.counts.tenant, transition.counts.schedule)
             before = self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1])
             self._statistics[key] = added(before, transition.counts)
+            row = self._schedules.get(key)
+            if transition.counts.success_count and row is not None and row.followers:
+                self._wake_followers(row, Success(run.id, transition.tick, ended.finished_at or self.now()))
         if transition.wakes is not None:
             self._wake(transition.wakes)
         return True
@@ -65,6 +71,16 @@ class MemoryRuns(MemoryState):
         schedule = self._schedules.get(key)
         if schedule is not None and wakes_on_run_end(schedule):
             self._apply(Planned(replace(schedule, wake_at=schedule.next_tick)))
+            self.hint()
+
+    def _wake_followers(self, row: ScheduleRecord, success: Success) -> None:
+        rows = [self._schedules.get((row.tenant, name)) for name in row.followers.split()]
+        present = [Follower(*(getattr(each, name) for name in FOLLOWER)) for each in rows if each is not None]
+        done = effects({row.key: [success]}, {row.key: row.followers}, present, self.now())
+        self._records.add(done.records)
+        for wake in done.wakes:
+            self._apply(Planned(replace(self._schedules[wake.key], wake_at=wake.wake_at)))
+        if done.wakes_any:
             self.hint()
 
     def lost_runs(self, ended_by: Instant, limit: int) -> Lost:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import FORMAT, ScheduleRecord
+from evenbeat.core.records import FORMAT, Record, ScheduleRecord
+from evenbeat.rules.dependencies import PENDING
 from evenbeat.rules.firing import Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written, check_limit
 from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.decisions import Budget, may_be_repetition
+from evenbeat.stores.dependencies import each_pending, read_facts
 from evenbeat.stores.memory.state import Key, MemoryState
 from evenbeat.stores.pages import read_schedule_cursor, schedule_page
 
@@ -64,7 +67,8 @@ class MemorySchedules(MemoryState):
                 try:
                     if schedule.damage:
                         raise Unreadable(schedule.damage)
-                    planned = plan(schedule, now, active)
+                    facts = read_facts((schedule,), self._last_successes, self._pending)
+                    planned = plan(schedule, now, active, *facts.get(schedule.key, ()))
                 except Exception as error:
                     quarantined.append(schedule.key)
                     self._quarantine(schedule, error)
@@ -73,6 +77,12 @@ class MemorySchedules(MemoryState):
                     fired.append(planned)
                     budget.spend(planned)
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
+
+    def _last_successes(self, keys: Sequence[Key]) -> dict[Key, Instant | None]:
+        return {key: found.last_success for key in keys if (found := self._statistics.get(key)) is not None}
+
+    def _pending(self, keys: Sequence[Key], limit: int) -> dict[Key, Sequence[Record]]:
+        return each_pending(partial(self._records.find, PENDING), keys, limit)
 
     def _due(self, now: Instant) -> Iterator[ScheduleRecord]:
         # A row that was written twice with the same wake-up has two entries, and is due once.

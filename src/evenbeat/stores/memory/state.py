@@ -67,6 +67,8 @@ class MemoryState:
             if active is not None and active.state in ACTIVE_STATES:
                 self._store(replace(active, cancel_requested=True))
         self._records.add(planned.records)
+        for identity in planned.spent:
+            self._records.drop(*identity)
 
     def _add(self, run: RunRecord) -> bool:
         if run.id in self._runs:

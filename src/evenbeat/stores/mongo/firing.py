@@ -21,6 +21,7 @@ from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.damage import Unreadable
 from evenbeat.stores.decisions import Budget
+from evenbeat.stores.mongo import dependencies
 from evenbeat.stores.mongo.damaged_ids import DamagedId, among, exactly
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import LOWEST, Key, key_of, key_text, read_schedule, set_and_unset
@@ -144,6 +145,7 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
         except Unreadable as error:
             to_quarantine.append((document, error))
     active = _active(session, [schedule.key for schedule in due if needs_active(schedule)])
+    facts = dependencies.facts(session, due, clock)
     planned: list[Planned] = []
     moves: list[UpdateOne] = []
     budget = Budget()
@@ -153,7 +155,7 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
             left = schedule
             break
         try:
-            outcome = plan(schedule, now, active.get(schedule.key, ()))
+            outcome = plan(schedule, now, active.get(schedule.key, ()), *facts.get(schedule.key, ()))
         except Exception as error:
             to_quarantine.append(({"_id": key_text(schedule.key)}, error))
             continue

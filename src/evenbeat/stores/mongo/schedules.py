@@ -17,7 +17,14 @@ from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.mongo import new_runs, records
 from evenbeat.stores.mongo.damaged_ids import after_name, among
 from evenbeat.stores.mongo.location import Document
-from evenbeat.stores.mongo.rows import Key, found_schedule, key_text, schedule_document, skipped_document
+from evenbeat.stores.mongo.rows import (
+    Key,
+    found_schedule,
+    key_text,
+    record_id,
+    schedule_document,
+    skipped_document,
+)
 from evenbeat.stores.mongo.schema import CHANGED, DUE, RECORDS, RUNS, SCHEDULES, SCHEDULES_BY_NAME, SKIPPED
 from evenbeat.stores.mongo.session import Session
 from evenbeat.stores.pages import keys_after, read_schedule_cursor, schedule_page, write_position
@@ -112,17 +119,21 @@ def add_what_follows(session: Session, accepted: Iterable[Planned], now: Instant
     skipped: list[Document] = []
     cancels: list[str] = []
     new_records: list[Record] = []
+    spent: list[Document] = []
     for planned in accepted:
         runs += planned.runs
         skipped += [skipped_document(row) for row in planned.skipped]
         cancels += planned.cancels
         new_records += planned.records
+        spent += [record_id(*identity) for identity in planned.spent]
     new_runs.insert(session, runs, careful)
     session.insert("insert skipped", SKIPPED, skipped)
     if cancels:
         active = {"_id": among(cancels), "state": {"$in": ACTIVE_STATES}}
         session.update("request cancels", RUNS, active, {"$set": {"cancel_requested": True}})
     records.add(session, new_records, now, careful)
+    if spent:
+        session.delete("delete records", RECORDS, {"_id": {"$in": spent}})
 
 
 def put_notes(session: Session, to_quarantine: Sequence[tuple[str, str, Exception]]) -> None:

@@ -214,6 +214,15 @@ class Session:
                 .matched_count
             )
 
+    def update_counted(
+        self, name: str, collection: str, where: Mapping[str, Any], change: list[Any]
+    ) -> tuple[int, int]:
+        """Change every document found in the same way; return how many were found, and how many changed."""
+        self.announce(name)
+        with self._translated():
+            done = self.database[collection].update_many(where, change, session=self._client_session)
+            return done.matched_count, done.modified_count
+
     def delete(self, name: str, collection: str, where: Mapping[str, Any]) -> int:
         self.announce(name)
         with self._translated():

@@ -12,7 +12,8 @@ from pymongo import UpdateOne
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.decisions import RunStatus, Settlement, changes, settlement
-from evenbeat.stores.mongo import new_runs, records
+from evenbeat.stores.dependencies import successes_of
+from evenbeat.stores.mongo import dependencies, new_runs, records
 from evenbeat.stores.mongo.location import Document
 from evenbeat.stores.mongo.rows import NO_COHORT, SHARDS, Key, key_text, set_and_unset, statistics_id
 from evenbeat.stores.mongo.schedules import TOUCH
@@ -25,9 +26,9 @@ _FEW = 16
 _MOST_HELD = 10_000
 _STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1, "cohort": 1}
 
-# Like ``firing.waits``: matches a schedule that limits its active runs and may be waiting with its next tick.
-# No other schedule is written. A fire that starts to wait for a run writes the run, so the two transactions
-# conflict.
+# Like ``firing.wakes_on_run_end``: matches a schedule that limits its active runs and may be waiting with its
+# next tick. No other schedule is written. A fire that starts to wait for a run writes the run, so the two
+# transactions conflict.
 _WAITS: Document = {
     "state": "active",
     "$or": [{"overlap": {"$ne": "allow"}}, {"max_concurrent": {"$exists": True}}],
@@ -35,6 +36,12 @@ _WAITS: Document = {
     "$expr": {"$gt": ["$wake_at", "$next_tick"]},
 }
 _WAKE: list[Document] = [{"$set": {"wake_at": "$next_tick"}}]
+# One command wakes the schedules that wait, and finds out whether any has followers: it matches these, too,
+# and does not modify them.
+_HAS_FOLLOWERS: Document = {"followers": {"$gt": ""}}
+_WAKE_WITHOUT_FOLLOWERS: list[Document] = [
+    {"$set": {"wake_at": {"$cond": [{"$gt": ["$followers", ""]}, "$wake_at", "$next_tick"]}}}
+]
 
 
 class Shard:
@@ -52,8 +59,11 @@ class Shard:
         self.number = random.randrange(SHARDS)  # noqa: S311 - a random choice, not a secret
 
 
-def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
-    """Update statistics and wake schedules; return whether a schedule was woken.
+def _write_effects(
+    session: Session, transitions: Sequence[Transition], done: Settlement, now: Instant, shard: Shard
+) -> bool:
+    """Update statistics and wake schedules; return whether a schedule was woken. Adds the records of
+    followers to those of the settlement.
 
     Other transactions write these documents, too. So a transaction writes them first, when a conflict wastes
     no work, and all transactions write them in the same order.
@@ -64,10 +74,17 @@ def _write_effects(session: Session, done: Settlement, shard: Shard) -> bool:
     except Contended:
         shard.leave()
         raise
-    if done.wakes:
-        waiting = {"_id": {"$in": [key_text(key) for key in sorted(done.wakes)]}, **_WAITS}
-        return session.update("wake schedules", SCHEDULES, waiting, _WAKE) > 0
-    return False
+    if not done.wakes:
+        return False
+    ids = [key_text(key) for key in sorted(done.wakes)]
+    either = {"_id": {"$in": ids}, "$or": [_WAITS, _HAS_FOLLOWERS]}
+    matched, woken = session.update_counted("wake schedules", SCHEDULES, either, _WAKE_WITHOUT_FOLLOWERS)
+    if matched == woken:
+        return woken > 0
+    woken += session.update("wake schedules", SCHEDULES, {"_id": {"$in": ids}, **_WAITS}, _WAKE)
+    following = dependencies.wake(session, successes_of(transitions, done.updates), now)
+    done.records.extend(following.records)
+    return woken > 0 or following.wakes_any
 
 
 class HeldRuns:
@@ -143,7 +160,7 @@ def settle_quickly(
         for transition in transitions
     }
     done = settlement(transitions, expected, now)
-    woken = _write_effects(session, done, shard)
+    woken = _write_effects(session, transitions, done, now, shard)
     updates = [
         UpdateOne(_expected(transition, now), _update(done.updates[transition.run]))
         for transition in transitions
@@ -182,7 +199,7 @@ def settle(
         for document in session.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STATUS)
     }
     done = settlement(transitions, statuses, now, revisions)
-    woken = _write_effects(session, done, shard)
+    woken = _write_effects(session, transitions, done, now, shard)
     # New runs first: a later transition of the batch may change them.
     new_runs.insert(session, done.adds, careful)
     # The filter is the _id alone, which the server finds without planning: comparing state and attempt,

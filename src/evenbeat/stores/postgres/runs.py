@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from evenbeat.core.instants import Instant
@@ -11,7 +11,7 @@ from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import RunStatus, Settlement, settlement
-from evenbeat.stores.postgres import records
+from evenbeat.stores.postgres import dependencies, records
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import (
     is_kept,
@@ -123,29 +123,39 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple
         run_id: RunStatus(state, attempt, unmarked(settled), lease_until, cohort)
         for run_id, state, attempt, settled, lease_until, cohort in found
     }
-    revisions = {(row[0], row[1]): (row[2], row[3]) for rows in gates for row in rows}
+    held = [row for rows in gates for row in rows]
+    revisions = {(row[0], row[1]): (row[2], row[3]) for row in held}
     done = settlement(transitions, statuses, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
-    transaction.commit("settle runs", _written(done, wakes, transaction.now))
-    return done.answers, bool(wakes) or done.frees
+    following = dependencies.wake(transitions, done.updates, held, transaction.now)
+    done.records.extend(following.records)
+    statements = [*_written(done, wakes, transaction.now), *dependencies.waking(following)]
+    transaction.commit("settle runs", statements)
+    return done.answers, bool(wakes) or done.frees or following.wakes_any
 
 
 def _gates(transitions: Sequence[Transition]) -> list[Statement]:
-    """Return the statement that locks the gates of the transitions, and the schedules that may wait for
-    their runs. Return an empty list if there are none."""
+    """Return the statement that locks the gates of the transitions, the schedules that may wait for their
+    runs, and the followers of those that succeed. Return an empty list if there are none."""
     keys: dict[Key, bool] = {}
+    succeeding: set[Key] = set()
     for transition in transitions:
+        if transition.counts is not None and transition.counts.success_count and transition.wakes is not None:
+            succeeding.add(transition.wakes)
         if transition.wakes is not None and is_kept(*transition.wakes):
             keys.setdefault(transition.wakes, False)
         if transition.gate is not None and is_kept(*transition.gate[:2]):
             keys[transition.gate[:2]] = True
-    return [_lock_gates(keys)] if keys else []
+    return [_lock_gates(keys, succeeding)] if keys else []
 
 
-def _lock_gates(keys: dict[Key, bool]) -> Statement:
-    """Return the statement that locks schedules. It locks a schedule that never waits only if its key maps
-    to True."""
-    rows = [{"tenant": key[0], "name": key[1], "is_gate": is_gate} for key, is_gate in keys.items()]
+def _lock_gates(keys: dict[Key, bool], succeeding: Collection[Key] = ()) -> Statement:
+    """Return the statement that locks schedules, and the followers of ``succeeding`` ones. It locks a
+    schedule that never waits only if its key maps to True."""
+    rows = [
+        {"tenant": key[0], "name": key[1], "is_gate": is_gate, "succeeds": key in succeeding}
+        for key, is_gate in keys.items()
+    ]
     return sql.LOCK_GATES, {"rows": json_text(rows)}
 
 

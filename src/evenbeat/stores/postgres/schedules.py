@@ -11,7 +11,7 @@ from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_page
-from evenbeat.stores.postgres import records
+from evenbeat.stores.postgres import dependencies, records
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
@@ -88,6 +88,7 @@ def _what_follows(accepted: Iterable[Planned], now: Instant) -> list[Statement]:
     skipped: list[dict[str, object]] = []
     cancels: set[str] = set()
     notes: list[Record] = []
+    spent: list[tuple[str, str, str]] = []
     for planned in accepted:
         for run in planned.runs:
             runs.setdefault(run.id, run)
@@ -95,6 +96,7 @@ def _what_follows(accepted: Iterable[Planned], now: Instant) -> list[Statement]:
             skipped.append(dict(zip(SKIPPED, skipped_row(row), strict=True)))
         cancels.update(planned.cancels)
         notes += planned.records
+        spent += planned.spent
     statements: list[Statement] = []
     if cancels:
         statements.append((sql.REQUEST_CANCELS, {"ids": json_list(cancels)}))
@@ -102,7 +104,7 @@ def _what_follows(accepted: Iterable[Planned], now: Instant) -> list[Statement]:
         statements.append((sql.INSERT_RUNS, {"rows": json_runs(list(runs.values()))}))
     if skipped:
         statements.append((sql.INSERT_SKIPPED, {"rows": json_text(skipped)}))
-    return statements + records.addition(notes, now)
+    return [*statements, *records.addition(notes, now), *dependencies.deletion(spent)]
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
@@ -155,13 +157,14 @@ def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction,
         except Unreadable as error:
             to_quarantine.append(((row[0], row[1]), error))
     active = _active(transaction, [schedule.key for schedule in due if needs_active(schedule)])
+    facts = dependencies.facts(transaction, due)
     planned: list[Planned] = []
     budget = Budget()
     for schedule in due:
         if budget.is_spent:
             break
         try:
-            planned.append(plan(schedule, now, active.get(schedule.key, ())))
+            planned.append(plan(schedule, now, active.get(schedule.key, ()), *facts.get(schedule.key, ())))
         except Exception as error:
             to_quarantine.append((schedule.key, error))
         else:

@@ -12,6 +12,7 @@ deadlocks.
 
 from __future__ import annotations
 
+from evenbeat.rules.dependencies import FOLLOWER
 from evenbeat.stores.rows import FIRED_FIELDS, RUN, SCHEDULE, SKIPPED, STATISTICS, UNFIRED
 
 _NUMBERS = frozenset(
@@ -59,7 +60,7 @@ _NUMBERS = frozenset(
         "room",
     )
 )
-_FLAGS = frozenset(("cancel_requested", "is_gate"))
+_FLAGS = frozenset(("cancel_requested", "is_gate", "succeeds"))
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -146,6 +147,27 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS run
 ORDER BY run.created_at, run.id
+"""
+
+# Like SELECT_ACTIVE, after SELECT_DUE: a success that is settled later waits for the lock of the follower.
+SELECT_LAST_SUCCESSES = f"""
+SELECT figures.tenant, figures.schedule, figures.last_success
+FROM {rows_of(("tenant", "name"))}
+JOIN evenbeat.statistics AS figures ON figures.tenant = wanted.tenant AND figures.schedule = wanted.name
+"""
+SELECT_PENDING = f"""
+SELECT wanted.tenant, wanted.name, pending.key, pending.body
+FROM {rows_of(("tenant", "name"))}
+CROSS JOIN LATERAL (
+    SELECT key, body FROM evenbeat.records
+    WHERE kind = 'success' AND tenant = wanted.tenant
+      AND key >= wanted.name || '/' AND key < wanted.name || '0'
+    ORDER BY key LIMIT %(limit)s
+) AS pending
+"""
+DELETE_SPENT = f"""
+DELETE FROM evenbeat.records AS record USING {rows_of(("kind", "tenant", "key"))}
+WHERE record.kind = wanted.kind AND record.tenant = wanted.tenant AND record.key = wanted.key
 """
 
 # Writes only the fields of firing, never those that users set. Two processes fire 20,000 to 30,000 ticks a
@@ -280,14 +302,35 @@ WHERE state = 'running' AND coalesce(lease_until, 0) > least(CAST(%(ended_by)s A
 # cancelling. A settlement that ends a run for which a schedule may wait, or makes a run active again, waits
 # for that lock. Otherwise the settlement would not wake the schedule, or the fire would add a run beside one
 # that it did not see. The statement reads a schedule that never waits, which takes 3 us, and does not lock
-# it: its runs can end while it fires.
+# it: its runs can end while it fires. It locks the followers of a schedule whose run succeeds, too, in the
+# same order: a second statement would lock them out of order, and could deadlock.
 LOCK_GATES = f"""
-SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
-FROM {rows_of(("tenant", "name", "is_gate"))}
-JOIN evenbeat.schedules AS schedule ON schedule.tenant = wanted.tenant AND schedule.name = wanted.name
-WHERE wanted.is_gate OR schedule.overlap <> 'allow' OR schedule.max_concurrent IS NOT NULL
+WITH named AS MATERIALIZED (
+    SELECT wanted.tenant, wanted.name,
+        CASE WHEN wanted.succeeds THEN present.followers ELSE '' END AS followers,
+        wanted.is_gate OR present.overlap <> 'allow' OR present.max_concurrent IS NOT NULL AS is_gate
+    FROM {rows_of(("tenant", "name", "is_gate", "succeeds"))}
+    JOIN evenbeat.schedules AS present ON present.tenant = wanted.tenant AND present.name = wanted.name
+), gate AS MATERIALIZED (
+    SELECT tenant, name, CAST(NULL AS text) AS leader FROM named WHERE is_gate
+    UNION ALL
+    SELECT tenant, follower.name, named.name
+    FROM named CROSS JOIN LATERAL unnest(string_to_array(followers, ' ')) AS follower (name)
+    WHERE followers <> ''
+)
+SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision, gate.leader,
+    {", ".join(f"schedule.{name}" for name in FOLLOWER)}
+FROM gate
+JOIN evenbeat.schedules AS schedule ON schedule.tenant = gate.tenant AND schedule.name = gate.name
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
+"""
+
+# LOCK_GATES came before.
+WAKE_FOLLOWERS = f"""
+UPDATE evenbeat.schedules AS schedule SET wake_at = wanted.wake_at
+FROM {rows_of(("tenant", "name", "wake_at"))}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
 LOCK_RUNS = f"""

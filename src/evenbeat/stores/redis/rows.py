@@ -114,14 +114,14 @@ _INSTANTS = frozenset(
 _NUMBERS = frozenset(("max_concurrent", "generation", "revision", "fire_seq", "format"))
 
 SCHEDULE = (
-    # take_due.lua reads the first two.
+    # take_due.lua reads the first four.
     "overlap",
     "max_concurrent",
+    "trigger",
+    "after",
     "tenant",
     "name",
     "task",
-    "trigger",
-    "after",
     "state",
     "next_run",
     "moved",

@@ -187,7 +187,7 @@ def _transition_row(t: Transition) -> list[object]:
         t.renews,
         False if t.worker is UNSET else (t.worker or ""),
         [new_run(run) for run in t.adds],
-        False if t.counts is None else _figures(t.counts),
+        False if t.counts is None else _figures(t.counts, t.tick),
         False if t.wakes is None else member_of(*t.wakes),
         False if t.gate is None else [path_of(*t.gate[:2]), *map(str, t.gate[2:])],
     ]
@@ -204,7 +204,7 @@ def _value_or_mark(value: object) -> object:
     return "none" if value is None else value
 
 
-def _figures(more: Statistics) -> list[object]:
+def _figures(more: Statistics, tick: Instant | None) -> list[object]:
     last: dict[str, str] = {}
     if more.last_run:
         last["last_run"] = instant_text(more.last_run)
@@ -215,4 +215,5 @@ def _figures(more: Statistics) -> list[object]:
     if more.last_error is not None:
         last["last_error"] = more.last_error
     path = path_of(more.tenant, more.schedule)
-    return [path, more.run_count, more.success_count, more.failure_count, last]
+    counts = (more.run_count, more.success_count, more.failure_count)
+    return [path, *counts, last, False if tick is None else tick]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import FORMAT, RunState, ScheduleRecord
+from evenbeat.core.records import FORMAT, Record, RunState, ScheduleRecord
+from evenbeat.rules.dependencies import PENDING, PENDING_A_STEP, Facts, facts_of
 from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.batching import BYTES, batches
@@ -20,6 +21,7 @@ from evenbeat.stores.redis.encoding import (
     count_text,
     fields_of,
     member_of,
+    optional_instant,
     path_of,
     read_member,
     version_fields,
@@ -38,6 +40,8 @@ from evenbeat.stores.redis.session import Session
 
 # How many rows one script writes. This takes some 10 ms, in which the server executes no other command.
 BATCH = 500
+# Where the records to add are in a row of fire.lua; the records to delete and the facts follow.
+_RECORDS = 10
 # How many rows one script reads, which takes 1 ms.
 READ_LIMIT = 500
 # How many members of an index one command reads, which takes 1 ms.
@@ -57,6 +61,8 @@ class ReservedSchedule(NamedTuple):
     member: str
     fields: Fields
     active: list[str] | None
+    known: list[Any] | None = None
+    """What take_due.lua has read about other schedules; None unless the plan needs it."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -107,8 +113,10 @@ def _following(planned: Planned) -> list[object]:
         [skipped_row(s, position, row) for position, row in enumerate(planned.skipped)],
         list(planned.cancels),
     ]
-    if planned.records:
+    if planned.records or planned.spent:
         following.append([record_row(record) for record in planned.records])
+    if planned.spent:
+        following.append(list(planned.spent))
     return following
 
 
@@ -227,9 +235,23 @@ class Firing:
             name = f"{self._name}.{thread // 4096 % 1000}"
             ignores_others = self._tries_in_vain >= TRIES_BEFORE_TAKEOVER
             due_by, next_wake, rows, is_cut = self._session.run(
-                "take_due", [now, room, name, RESERVATION_MS, int(ignores_others), FAMILIES, SCHEDULE, BYTES]
+                "take_due",
+                [
+                    now,
+                    room,
+                    name,
+                    RESERVATION_MS,
+                    int(ignores_others),
+                    FAMILIES,
+                    SCHEDULE,
+                    BYTES,
+                    PENDING_A_STEP + 1,
+                ],
             )
-            taken = [ReservedSchedule(member, _present(values), active) for member, values, active in rows]
+            taken = [
+                ReservedSchedule(member, _present(values), active, *known)
+                for member, values, active, *known in rows
+            ]
             self._note(due_by, next_wake, limit, taken)
             if not taken:
                 break
@@ -273,7 +295,7 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
             if schedule.format > FORMAT:
                 continue  # a user wrote this format by hand: leave the row alone
             active = _active(row.active) if row.active is not None and needs_active(schedule) else ()
-            outcome = plan(schedule, now, active)
+            outcome = plan(schedule, now, active, *_facts(row.known))
         except MemoryError:
             raise  # the machine is at fault, not the row, which this thread plans again
         except Exception as error:
@@ -282,18 +304,20 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
         s = outcome.schedule
         budget.spend(outcome)
         outcomes.append((schedule, outcome))
-        rows.append(
-            [
-                row.member,
-                path_of(*row.key),
-                row.version,
-                False if row.active is None else row.active,
-                fired_fields(s, schedule),
-                _score(s.wake_at),
-                s.format,
-                *_following(outcome),
-            ]
-        )
+        written: list[object] = [
+            row.member,
+            path_of(*row.key),
+            row.version,
+            False if row.active is None else row.active,
+            fired_fields(s, schedule),
+            _score(s.wake_at),
+            s.format,
+            *_following(outcome),
+        ]
+        if row.known is not None:
+            written += [[], []][len(written) - _RECORDS :]
+            written.append(row.known)
+        rows.append(written)
     notes = [
         [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note]
         for row, note in to_quarantine
@@ -318,6 +342,27 @@ def _outcome(before: ScheduleRecord, planned: Planned, reply: int | str, now: In
     if isinstance(reply, int):
         return planned
     return Planned(replace(before, wake_at=now + DEFERRED), deferred=reply)
+
+
+def _facts(known: list[Any] | None) -> tuple[Facts, ...]:
+    """Return the facts that take_due.lua has read, as the arguments of a plan."""
+    if known is None:
+        return ()
+    if known[0] == "pending":
+        records = [
+            Record(kind=PENDING, key=key, body=body)
+            for key, body in zip(known[2::2], known[3::2], strict=True)
+        ]
+        return (facts_of({}, records),)
+    last = {name: _success(text) for name, text in zip(known[1::2], known[2::2], strict=True)}
+    return (facts_of(last, ()),)
+
+
+def _success(text: str) -> Instant | None:
+    try:
+        return optional_instant(text)
+    except ValueError:
+        return None  # edited by hand
 
 
 def _active(flat: list[str]) -> tuple[Active, ...]:

@@ -11,7 +11,7 @@ from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, settlement
 from evenbeat.stores.rows import RUN, Row, read_run, readable_runs, statistics_row
-from evenbeat.stores.sqlite import new_runs, records
+from evenbeat.stores.sqlite import dependencies, new_runs, records
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.bulk import bulk
 from evenbeat.stores.sqlite.json_values import json_list
@@ -79,8 +79,11 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     _update(session, done.updates)
     records.add(session, done.records, now)
     session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
-    woken = session.run("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else 0
-    return done.answers, woken > 0 or done.frees
+    woken = session.rows("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else []
+    followers = {(tenant, name): text for tenant, name, text in woken if text}
+    if followers:
+        dependencies.wake(session, transitions, done.updates, followers, now)
+    return done.answers, len(woken) > 0 or done.frees
 
 
 def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:

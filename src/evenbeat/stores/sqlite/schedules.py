@@ -20,7 +20,7 @@ from evenbeat.stores.rows import (
     skipped_row,
     version_of,
 )
-from evenbeat.stores.sqlite import new_runs, records
+from evenbeat.stores.sqlite import dependencies, new_runs, records
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.json_values import is_kept, json_list
 from evenbeat.stores.sqlite.session import Session
@@ -66,15 +66,18 @@ def _add_what_follows(session: Session, accepted: Iterable[Planned], now: Instan
     skipped: list[Row] = []
     cancels: list[Row] = []
     notes: list[Record] = []
+    spent: list[Row] = []
     for planned in accepted:
         runs += planned.runs
         skipped += [skipped_row(row) for row in planned.skipped]
         cancels += [(run_id,) for run_id in planned.cancels]
         notes += planned.records
+        spent += planned.spent
     new_runs.insert(session, runs)
     session.many("insert skipped", sql.INSERT_SKIPPED, skipped)
     session.many("request cancels", sql.REQUEST_CANCEL, cancels)
     records.add(session, notes, now)
+    session.many("delete records", sql.DELETE_SPENT, spent)
 
 
 def find(session: Session, query: ScheduleQuery) -> Page[ScheduleRecord]:
@@ -133,6 +136,7 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction, clock: 
         except Unreadable as error:
             to_quarantine.append((row[-1], row[:2], error))
     active = _active(session, [schedule.key for _, schedule in due if needs_active(schedule)])
+    facts = dependencies.facts(session, [schedule for _, schedule in due], clock)
     planned: list[Planned] = []
     moves: list[Row] = []
     budget = Budget()
@@ -140,7 +144,7 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction, clock: 
         if budget.is_spent:
             break
         try:
-            outcome = plan(schedule, now, active.get(schedule.key, ()))
+            outcome = plan(schedule, now, active.get(schedule.key, ()), *facts.get(schedule.key, ()))
         except Exception as error:
             to_quarantine.append((rowid, schedule.key, error))
             continue

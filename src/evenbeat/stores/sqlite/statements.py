@@ -7,6 +7,7 @@ statement again for each number of values in its text. Placeholders have no numb
 
 from __future__ import annotations
 
+from evenbeat.rules.dependencies import FOLLOWER
 from evenbeat.stores.rows import FIRED_FIELDS, LOG, RECORD, RUN, SCHEDULE, SKIPPED, STATISTICS, UNFIRED
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
@@ -142,17 +143,29 @@ ON CONFLICT (tenant, schedule) DO UPDATE SET
     last_error = coalesce(excluded.last_error, last_error)
 """
 
-# Like firing.waits: a schedule that does not wait is read (1 us) and not written.
-WAKE = """
-UPDATE evenbeat_schedules SET wake_at = next_tick
+# Like firing.wakes_on_run_end: a schedule that does not wait is read (1 us) and not written. One that has
+# followers is returned, too, and written only if it waits.
+_waits = """
+    state = 'active' AND wake_at > next_tick AND (overlap <> 'allow' OR max_concurrent IS NOT NULL)
+""".strip()
+WAKE = f"""
+UPDATE evenbeat_schedules SET wake_at = CASE WHEN {_waits} THEN next_tick ELSE wake_at END
 WHERE rowid IN (
     SELECT schedule.rowid
     FROM json_each(?) AS wanted CROSS JOIN evenbeat_schedules AS schedule
     WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 1
-      AND schedule.state = 'active' AND schedule.wake_at > schedule.next_tick
-      AND (schedule.overlap <> 'allow' OR schedule.max_concurrent IS NOT NULL)
+      AND (({_waits}) OR schedule.followers <> '')
 )
+RETURNING tenant, name, followers
 """
+
+# The rows that a success may wake, and their wake-ups.
+SELECT_FOLLOWERS = f"""
+SELECT {", ".join(f"schedule.{column}" for column in FOLLOWER)}
+FROM json_each(?) AS wanted CROSS JOIN evenbeat_schedules AS schedule
+WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 1
+"""
+WAKE_FOLLOWER = "UPDATE evenbeat_schedules SET wake_at = ? WHERE tenant = ? AND name = ?"
 
 SELECT_REVISIONS = """
 SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
@@ -343,6 +356,7 @@ WHERE (kind, tenant, key) IN (
     SELECT kind, tenant, key FROM evenbeat_records WHERE expires IS NOT NULL AND expires <= ? LIMIT ?
 )
 """
+DELETE_SPENT = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ?"
 DELETE_RECORD = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ? AND version = ?"
 
 # Only for runs that exist: chunks of others would stay for ever.

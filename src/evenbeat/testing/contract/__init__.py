@@ -12,6 +12,7 @@ Subclass it, create the store in ``make``, and run it with pytest::
 
 from evenbeat.testing.contract.base import Handles
 from evenbeat.testing.contract.claiming import ClaimingContract
+from evenbeat.testing.contract.dependencies import DependencyContract
 from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
 from evenbeat.testing.contract.history import HistoryContract
@@ -33,6 +34,7 @@ class StoreContract(
     ScheduleContract,
     FiringContract,
     WaitingContract,
+    DependencyContract,
     ClaimingContract,
     MovingContract,
     SettlingContract,

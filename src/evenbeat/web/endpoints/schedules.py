@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.app.schedules.history import MOST_RECENT
+from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
 from evenbeat.core.results import ResumePreview, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
@@ -379,6 +380,19 @@ def reschedule_schedule(call: Call[TenantQuery, Reschedule]) -> object:
         call.path["name"], call.body.at, tenant=call.owner, if_revision=call.if_revision
     )
     return _one(call, moved)
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}/dependencies",
+    role="viewer",
+    scope="tenant",
+    query=TenantQuery,
+    answer=body_of(Dependencies),
+)
+def get_dependencies(call: Call[TenantQuery, Any]) -> object:
+    """Return what a schedule waits for, with the last successes, and the schedules that wait for it."""
+    return call.app.schedules.dependencies(call.path["name"], tenant=call.owner)
 
 
 class RunNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -144,13 +144,24 @@ function RunHead({ run, zone }: { run: Run; zone: string | null }) {
           ["Task", <a href={href(["runs"], { task: run.task })}>{run.task}</a>],
           ["Schedule", <ScheduleLink tenant={run.tenant} name={run.schedule} />],
           ["Tick", <Time at={run.tick} zone={zone} form="short" />],
-          ["Cause", run.coalesced > 0 ? `${CAUSES[run.cause]}; stands for ${counted(run.coalesced, "more tick")}` : CAUSES[run.cause]],
+          ["Cause", <CauseOf run={run} />],
           ["Queue", <a href={href(["runs"], { queue: run.queue })}>{run.queue}</a>],
           ["Priority", run.priority_name === null ? String(run.priority) : `${run.priority_name} (${run.priority})`],
           ["Tenant", run.tenant],
         ]}
       />
     </section>
+  );
+}
+
+function CauseOf({ run }: { run: Run }) {
+  const more = run.coalesced > 0 ? `; stands for ${counted(run.coalesced, "more tick")}` : "";
+  if (run.predecessor === null) return <>{`${CAUSES[run.cause]}${more}`}</>;
+  return (
+    <>
+      the success of <a href={href(["runs", run.tenant, run.predecessor])}>{run.predecessor}</a>
+      {more}
+    </>
   );
 }
 

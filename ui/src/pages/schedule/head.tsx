@@ -64,7 +64,7 @@ function NextRun({ schedule }: { schedule: Schedule }) {
     <>
       <Time at={next_run} zone={zone} /> · <Time at={next_run} zone={zone} form="short" />
       {state === "paused" && <span class="muted">, after the pause</span>}
-      {schedule.is_waiting && <span class="muted"> (a tick waits for a run to end)</span>}
+      {schedule.is_waiting && <span class="muted"> (a tick waits for {schedule.after === null ? "a run to end" : "other schedules to succeed"})</span>}
       {schedule.catch_up_at !== null && (
         <span class="muted">
           {" "}

@@ -12,6 +12,7 @@ import { AuditSection } from "./audit";
 import { ChartsSection } from "./charts";
 import { Absent } from "./absent";
 import { BackfillsSection } from "./backfills";
+import { DependenciesSection } from "./dependencies";
 import { Banners, Head } from "./head";
 import { HeatSection } from "./heat_map";
 import { HistorySection } from "./history";
@@ -45,6 +46,7 @@ function Sections({ schedule, changes }: { schedule: Schedule; changes: number }
     <>
       <Banners schedule={schedule} />
       <Head schedule={schedule} />
+      {!schedule.damage && <DependenciesSection {...about} />}
       {!schedule.damage && <AccountSection {...about} />}
       {!schedule.damage && <HeatSection {...about} />}
       <BackfillsSection {...about} made={changes} />

@@ -23,7 +23,7 @@ export function TicksSection({ schedule }: { schedule: Schedule }) {
   return <Ticks schedule={schedule} />;
 }
 
-function Ticks({ schedule: { tenant, name, timezone: zone, state } }: { schedule: Schedule }) {
+function Ticks({ schedule: { tenant, name, timezone: zone, state, trigger } }: { schedule: Schedule }) {
   const data = useData(
     `ticks ${tenant} ${name}`,
     (signal) => call("GET /schedules/{name}/ticks", { path: { name }, query: { tenant, count: COMING }, signal }),
@@ -34,7 +34,7 @@ function Ticks({ schedule: { tenant, name, timezone: zone, state } }: { schedule
       <Loaded data={data}>
         {({ items }) =>
           items.length === 0 ? (
-            <Empty>No tick is to come.</Empty>
+            <Empty>{trigger.startsWith("on success of ") ? "It has no ticks of its own: the success of another schedule starts its runs." : "No tick is to come."}</Empty>
           ) : (
             <ol class="coming-ticks">
               {items.map((tick) => (

@@ -1,6 +1,6 @@
 // Sentences about one schedule: its policies, its account, the reasons of its ledger. Pure.
 
-import type { Account, Run, Schedule, SkippedTicks, Why } from "../../api/schema";
+import type { Account, Predecessor, Run, Schedule, SkippedTicks, Why } from "../../api/schema";
 import { counted, countText, durationText } from "../../time/format";
 
 export interface Policy {
@@ -18,6 +18,7 @@ type PolicyFields = Pick<
   | "grace"
   | "overlap"
   | "max_concurrent"
+  | "after"
   | "spread"
   | "spread_delay"
   | "retries"
@@ -48,6 +49,7 @@ export function policiesOf(schedule: PolicyFields): Policy[] {
   if (schedule.max_concurrent !== null) {
     found.push({ name: "max_concurrent", sentence: `At most ${counted(schedule.max_concurrent, "run")} at once; further ticks wait.` });
   }
+  if (schedule.after !== null) found.push({ name: "after", sentence: `A tick fires only after other schedules have succeeded: ${schedule.after}.` });
   if (schedule.spread > 0) found.push({ name: "spread", sentence: spreadText(schedule) });
   found.push({ name: "retries", sentence: retriesText(schedule) });
   found.push({
@@ -212,6 +214,7 @@ const REASONS: Record<Reason, string> = {
   changed: "the trigger was changed while they waited for room to run",
   rescheduled: "the next tick was moved past them by hand",
   deleted: "the schedule was deleted when they were overdue",
+  dependency: "a schedule that they wait for had not succeeded in time (after)",
 };
 
 const ONE: Partial<Record<Reason, string>> = {
@@ -220,7 +223,15 @@ const ONE: Partial<Record<Reason, string>> = {
   changed: "the trigger was changed while it waited for room to run",
   rescheduled: "the next tick was moved past it by hand",
   deleted: "the schedule was deleted when it was overdue",
+  dependency: "a schedule that it waits for had not succeeded in time (after)",
 };
+
+/** Return what a predecessor lacks, or the words before the time of its last success. */
+export function metText({ state, last_success, is_met }: Pick<Predecessor, "state" | "last_success" | "is_met">): string {
+  if (state === null || state === "deleted") return "does not exist any more";
+  if (last_success === null) return "has never succeeded";
+  return is_met === false ? "succeeded too long ago:" : "last succeeded:";
+}
 
 /** Return why ticks did not become runs of their own. */
 export function reasonText(reason: string, count: number): string {

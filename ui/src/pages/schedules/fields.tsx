@@ -144,6 +144,7 @@ export function PolicyFields({ form, errors, onField, isNew }: FieldsProps) {
           {choice("overlap", "What a tick does while the last run is active.", options(isNew, "allow", OVERLAP))}
           <Text name="max_concurrent" {...shared} help="How many of its runs may be active at once; further ticks wait. Empty: any number." />
           <Text name="spread" {...shared} help="Ticks fire up to this much later, by an amount that depends on the name alone. Spreads out schedules that share a minute." placeholder={fallback("0s")} />
+          <Text name="after" {...shared} help="Schedules that must have succeeded lately before a tick fires: load within 1h wait 30m. Empty: none." />
         </div>
       </Section>
       <Section title="Failures">

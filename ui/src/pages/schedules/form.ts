@@ -20,6 +20,7 @@ export const FIELDS = [
   "overlap",
   "max_concurrent",
   "spread",
+  "after",
   "retries",
   "backoff",
   "max_backoff",
@@ -50,6 +51,7 @@ export const LABELS: Record<FieldName, string> = {
   overlap: "Overlap",
   max_concurrent: "Most runs at once",
   spread: "Spread",
+  after: "After",
   retries: "Retries",
   backoff: "Wait before the first retry",
   max_backoff: "Longest wait before a retry",
@@ -85,6 +87,7 @@ const KINDS: Record<FieldName, Kind> = {
   overlap: "choice",
   max_concurrent: "count",
   spread: "duration",
+  after: "text",
   retries: "count",
   backoff: "duration",
   max_backoff: "duration",
@@ -97,7 +100,7 @@ const KINDS: Record<FieldName, Kind> = {
 };
 
 /** Fields whose empty text means that there is none. */
-const OPTIONAL: ReadonlySet<FieldName> = new Set(["payload", "tags", "description", "catch_up_max_age", "catch_up_rate", "max_concurrent", "timeout", "expires"]);
+const OPTIONAL: ReadonlySet<FieldName> = new Set(["payload", "tags", "description", "catch_up_max_age", "catch_up_rate", "max_concurrent", "after", "timeout", "expires"]);
 const REQUIRED: ReadonlySet<FieldName> = new Set(["name", "task", "trigger"]);
 
 const BOUNDS: Partial<Record<FieldName, [low: number, high: number]>> = {
@@ -173,6 +176,7 @@ export function formOf(schedule: Schedule): Form {
     overlap: schedule.overlap,
     max_concurrent: optional(schedule.max_concurrent),
     spread: durationIn(schedule.spread),
+    after: schedule.after ?? "",
     retries: String(schedule.retries),
     backoff: durationIn(schedule.backoff),
     max_backoff: durationIn(schedule.max_backoff),
@@ -320,6 +324,7 @@ export function rebased(form: Form, before: Form, now: Form): Form {
 export function fieldOf(field: string | null): FieldName | null {
   const first = (field ?? "").split(/[.[]/)[0];
   // The parts of a trigger have names of their own, and so has its zone.
+  if (first === "within" || first === "wait" || first === "otherwise") return "after";
   if (first === "tz" || first === "start" || first === "until" || first === "expression") return "trigger";
   return FIELDS.find((name) => name === first) ?? null;
 }

@@ -18,7 +18,7 @@ from evenbeat.core.checks import is_name
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.observe.phrases import command_line
-from evenbeat.triggers import Trigger
+from evenbeat.triggers import OnSuccess, Trigger
 from evenbeat.triggers.expression import MACROS
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def command(
         if made.paused:
             resume = command_line(f"schedules resume {made.name}", made.tenant)
             yield f"paused until it is resumed: {resume}"
+        elif isinstance(written, OnSuccess):
+            yield f"next run with the next success of {written.schedule}"
         elif made.next_run is None:
             yield "it has no ticks to come"
         else:

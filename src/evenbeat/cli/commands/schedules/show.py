@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenbeat.cli.dependencies import dependency_lines
 from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.local_time import LocalTime, whole
 from evenbeat.cli.output import answer, json_option
@@ -45,6 +46,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         # A paused or unreadable schedule has no ticks to come.
         waits = schedule.damage or (schedule.paused and schedule.paused_until is None)
         coming = [] if waits else app.schedules.preview(name, _TICKS)
+        linked = app.schedules.dependencies(name)
         stats = app.schedules.stats(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
         recent = app.schedules.recent(name)
@@ -56,7 +58,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         yield styled((schedule.name, "bold"))
         yield from headed(schedule.words)
         yield ""
-        yield listed(_definition(schedule, local))
+        yield listed([*_definition(schedule, local), *dependency_lines(linked, local)])
         if coming:
             trigger = bound(schedule)
             yield ""
@@ -84,6 +86,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             "schedule": json_form(schedule),
             "explain": schedule.words,
             "next": [write_instant(start) for start in starts],
+            "dependencies": json_form(linked),
             "stats": json_form(stats),
             "recent": json_form(recent),
             "runs": json_form(runs),
@@ -105,7 +108,8 @@ def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, Ren
         )
         yield "paused", f"{by}{at}"
     if schedule.is_waiting and schedule.next_run is not None:
-        yield "waits", f"for a run to end, with the tick of {local.full(schedule.next_run)}"
+        what = "other schedules to succeed" if schedule.after else "a run to end"
+        yield "waits", f"for {what}, with the tick of {local.full(schedule.next_run)}"
     if schedule.catch_up_at is not None:
         left = count(schedule.catch_up_left, "tick")
         yield "catching up", f"{left} left, next at {local.full(schedule.catch_up_at)}"

@@ -1,7 +1,7 @@
 -- Writes the plans of due schedules: each row by itself, if it has not changed since it was reserved.
 -- request: {planned rows, rows to quarantine, families of formats, for how long a row is deferred}.
 -- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
--- runs, skipped, cancels, records or nil}. A row to quarantine: {member, path, version, tenant, name, note}.
+-- runs, skipped, cancels, records or nil, records to delete or nil, facts as they were or nil}. A row to quarantine: {member, path, version, tenant, name, note}.
 -- Returns {1 or 0 for each planned row, or the reason if it is deferred because a key of another type is in the way; 1 or 0
 -- for each row to quarantine; next wake-up or false}.
 -- A tick that becomes a run takes 28 us of the server's time, 40 with the append-only file; checking the types of the
@@ -25,6 +25,21 @@ local function same_active(path, before)
   return true
 end
 
+-- If another schedule has succeeded meanwhile, the schedule is planned again: see take_due.lua.
+local function same_facts(member, facts)
+  if not facts then return true end
+  local tenant, name = match(member, '^([^ ]*) (.*)$')
+  if facts[1] == 'pending' then
+    local first, last = pending_range(tenant, name)
+    return call('ZLEXCOUNT', base .. 'kinds:success', first, last) == facts[2]
+  end
+  for at = 2, #facts, 2 do
+    local found = read('HMGET', base .. 'schedules:' .. path(tenant, facts[at]), 'last_success')
+    if (found[1] or '') ~= facts[at + 1] then return false end
+  end
+  return true
+end
+
 need_for_runs()
 need('hash', 'firing')
 for _, family in ipairs(request[3]) do need('zset', 'due' .. family) end
@@ -42,11 +57,12 @@ for at, row in ipairs(request[1]) do
     fired[at] = wrong
     call('HSET', key, 'wake_at', text(now + request[4]))
     place(base .. 'due' .. family_of(row[7]), member, now + request[4])
-  elseif same_active(path, row[4]) then
+  elseif same_active(path, row[4]) and same_facts(member, row[13]) then
     call('HSET', key, unpack(row[5]))
     place(base .. 'due' .. family_of(row[7]), member, row[6])
     follow(path, member, row[8], row[9], row[10])
     add_records(row[11])
+    drop_records(row[12])
     fired[at] = 1
   end
 end

@@ -402,6 +402,26 @@ local function add_records(records)
   end
 end
 
+-- Deletes records (a list of {kind, tenant, key} or nil), whatever their versions.
+local function drop_records(records)
+  if not records then return end
+  for _, one in ipairs(records) do
+    call('DEL', record_key(one[1], one[2], one[3]))
+    redis.pcall('ZREM', base .. 'kinds:' .. one[1], one[2] .. ' ' .. one[3])
+    redis.pcall('ZREM', base .. 'expiring', one[1] .. ' ' .. one[2] .. ' ' .. one[3])
+  end
+end
+
+-- The schedule that a trigger follows; nil if it has ticks of its own.
+local function followed(trigger)
+  return trigger and match(trigger, '^on success of (.*)$')
+end
+
+-- How many successes wait for a schedule to fire them; as a range of the index of their records.
+local function pending_range(tenant, name)
+  return '[' .. tenant .. ' ' .. name .. '/', '(' .. tenant .. ' ' .. name .. '0'
+end
+
 local function note(tenant, name, body)
   local key = record_key('quarantine', tenant, name)
   if not fits(key, 'hash') then return end

@@ -1,6 +1,6 @@
 -- Writes schedules by compare-and-set, one after the other.
 -- request: rows of {member, path, expected version or false, fields, wake_at or false, format, updated_at, runs, skipped, cancels,
--- records or nil}.
+-- records or nil, records to delete or nil}.
 -- Returns for each: 1, or {the present row, 1 if all of the runs exist}.
 
 need_for_runs()
@@ -34,6 +34,7 @@ for at, row in ipairs(request) do
     place(base .. 'due' .. after, member, row[5])
     follow(path, member, row[8], row[9], row[10])
     add_records(row[11])
+    drop_records(row[12])
     answers[at] = 1
   else
     local there = 1

@@ -6,7 +6,7 @@
 -- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken, or a run of a cohort has left the state running}. A transition takes 24 us of the server's time,
 -- 30 with the append-only file.
 
--- Schedules whose runs ended: {sums of figures or nil, member to wake or nil} by path.
+-- Schedules whose runs ended: {sums of figures or nil, member to wake or nil, successes or nil} by path.
 local touched = {}
 local woken = 0
 local function touch(owner)
@@ -47,11 +47,49 @@ local function add_figures(more)
   for name, value in pairs(more[5]) do sum[4][name] = value end
 end
 
+local function follows(after, leader)
+  for name in string.gmatch(match(after or '', '^(.-) within ') or '', '[^, ]+') do
+    if name == leader then return true end
+  end
+  return false
+end
+
+-- Adds the record of a success that a follower has not fired yet, like dependencies.pending_record.
+local function add_pending(tenant, name, generation, state, success)
+  local id, tick = success[1], success[2]
+  local new = {
+    'success', tenant, name .. '/' .. id, '1', string.format('{"run":%s,"tick":%s,"at":%.0f,"generation":%s%s}',
+      cjson.encode(id), tick and string.format('%.0f', tick) or 'null', success[3], count_of(generation) or '0',
+      state == 'paused' and ',"paused":true' or ''), '', false,
+  }
+  if can_add_records({ new }) then add_records({ new }) else note(tenant, id, wrong) end
+end
+
+-- What successes of a schedule do to one of its followers, like dependencies.woken.
+local function wake_follower(tenant, name, leader, successes)
+  local key = base .. 'schedules:' .. path(tenant, name)
+  local found = read('HMGET', key, 'trigger', 'after', 'state', 'generation', 'next_run', 'wake_at', 'format')
+  local state, tick, wake_at = found[3], instant(found[5]), instant(found[6])
+  local at = nil
+  if followed(found[1]) == leader then
+    if state ~= 'active' and state ~= 'paused' then return end
+    for _, success in ipairs(successes) do add_pending(tenant, name, found[4], state, success) end
+    if not wake_at or wake_at > now then at = now end
+  elseif state == 'active' and follows(found[2], leader) then
+    if wake_at and tick and wake_at > tick then at = tick end
+  end
+  if at then
+    call('HSET', key, 'wake_at', text(at))
+    place(base .. 'due' .. family_of(found[7]), tenant .. ' ' .. name, at)
+    woken = 1
+  end
+end
+
 -- Statistics and wake-up of a schedule, once for a batch.
-local function finish(owner, sum, member)
+local function finish(owner, sum, member, successes)
   local key = base .. 'schedules:' .. owner
   local found = read('HMGET', key, 'run_count', 'success_count', 'failure_count', 'overlap', 'max_concurrent', 'state',
-    'wake_at', 'next_run', 'format')
+    'wake_at', 'next_run', 'format', 'followers')
   if #found == 0 then return end
   local fields = {}
   if sum then
@@ -76,6 +114,10 @@ local function finish(owner, sum, member)
     end
   end
   if #fields > 0 then call('HSET', key, unpack(fields)) end
+  if successes and member and (found[10] or '') ~= '' then
+    local tenant, leader = match(member, '^([^ ]*) (.*)$')
+    for name in string.gmatch(found[10], '%S+') do wake_follower(tenant, name, leader, successes) end
+  end
 end
 
 -- Whether the schedule of a gate has the expected generation and revision; 0 means that there is no schedule.
@@ -199,11 +241,18 @@ for at, row in ipairs(request) do
   else
     for _, run in ipairs(row[14]) do add_run(run) end
     add_records(row[18])
-    if row[15] then add_figures(row[15]) end
+    if row[15] then
+      add_figures(row[15])
+      if row[15][3] > 0 then
+        local schedule = touch(row[15][1])
+        schedule[3] = schedule[3] or {}
+        schedule[3][#schedule[3] + 1] = { row[1], row[15][6], type(row[10]) == 'number' and math.min(row[10], now) or now }
+      end
+    end
     if row[16] then touch(path_of(row[16]))[2] = row[16] end
     answers[at] = 1
   end
 end
-for owner, schedule in pairs(touched) do finish(owner, schedule[1], schedule[2]) end
+for owner, schedule in pairs(touched) do finish(owner, schedule[1], schedule[2], schedule[3]) end
 flush()
 return { now, answers, woken }

@@ -1,9 +1,10 @@
 -- Reserves due schedules for one node to plan: the earliest first, without those that other nodes have reserved.
 -- request: {now of the node, limit, name of the node, how long they are reserved, 1 to ignore reservations, families of
--- formats, fields that a plan needs, with overlap and max_concurrent the first and the definition the last, most bytes of
--- those}.
--- Returns {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false};
--- 1 if there were more than those bytes allow}.
+-- formats, fields that a plan needs, with overlap, max_concurrent, trigger and after the first and the definition the last,
+-- most bytes of those, how many pending successes a plan gets}.
+-- Returns {the time by which they are due; next wake-up or false; rows of {member, values, active runs or false, facts or
+-- nil}; 1 if there were more than those bytes allow}. Facts: {'after', name, its last success or '', …}, or {'pending', how
+-- many, key, body, …}.
 --
 -- A schedule takes 10 us of the server's time, 15 with the append-only file.
 --
@@ -38,24 +39,47 @@ for _, family in ipairs(request[6]) do
   end
 end
 
+local function facts_of(member, trigger, after)
+  local tenant, name = match(member, '^([^ ]*) (.*)$')
+  local facts
+  if followed(trigger) then
+    local first, last = pending_range(tenant, name)
+    facts = { 'pending', call('ZLEXCOUNT', base .. 'kinds:success', first, last) }
+    for _, one in ipairs(call('ZRANGEBYLEX', base .. 'kinds:success', first, last, 'LIMIT', 0, request[9])) do
+      local key = sub(one, #tenant + 2)
+      facts[#facts + 1] = key
+      facts[#facts + 1] = read('HMGET', record_key('success', tenant, key), 'body')[1] or ''
+    end
+    return facts
+  end
+  facts = { 'after' }
+  for before in string.gmatch(match(after, '^(.-) within ') or '', '[^, ]+') do
+    facts[#facts + 1] = before
+    facts[#facts + 1] = read('HMGET', base .. 'schedules:' .. path(tenant, before), 'last_success')[1] or ''
+  end
+  return facts
+end
+
 local rows, holds, room = {}, {}, request[8]
 for _, member in ipairs(taken) do
   if room <= 0 then break end
-  local path = path_of(member)
-  local fields = read('HMGET', base .. 'schedules:' .. path, unpack(request[7]))
-  local overlap, most = fields[1], fields[2]
+  local own = path_of(member)
+  local fields = read('HMGET', base .. 'schedules:' .. own, unpack(request[7]))
+  local overlap, most, trigger, after = fields[1], fields[2], fields[3], fields[4]
   room = room - #(fields[#request[7]] or '')
   local active = false
   if overlap and (overlap ~= 'allow' or (most and most ~= '')) then
     active = {}
-    for _, id in ipairs(read('ZRANGE', base .. 'active:' .. path, 0, -1)) do
+    for _, id in ipairs(read('ZRANGE', base .. 'active:' .. own, 0, -1)) do
       local found = read('HMGET', base .. 'runs:' .. id, 'state', 'cancel_requested')
       active[#active + 1] = id
       active[#active + 1] = found[1] or ''
       active[#active + 1] = found[2] or ''
     end
   end
-  rows[#rows + 1] = { member, fields, active }
+  local row = { member, fields, active }
+  if after and after ~= '' or followed(trigger) then row[4] = facts_of(member, trigger, after) end
+  rows[#rows + 1] = row
   holds[#holds + 1] = member
   holds[#holds + 1] = string.format('%.0f %s', until_, who)
 end

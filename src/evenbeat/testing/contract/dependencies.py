@@ -1,0 +1,347 @@
+"""Dependencies: a success that wakes other schedules, and fires those that follow it exactly once."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, ScheduleRecord
+from evenbeat.rules import attempts, changes
+from evenbeat.rules.dependencies import PENDING, Facts
+from evenbeat.rules.firing import WAIT_CHECK, Active, Planned, plan
+from evenbeat.stores.base import Store
+from evenbeat.testing.clock import VirtualClock
+from evenbeat.testing.contract.base import MINUTE, Contract, Handles, schedule
+
+HOUR = 60 * MINUTE
+
+
+class DependencyContract(Contract):
+    def with_followers(self, store: Store, *followers: ScheduleRecord) -> None:
+        """Add ``load``, which ticks each hour, and the schedules that follow it."""
+        names = " ".join(sorted(follower.name for follower in followers))
+        self.add(store, schedule("load", "every 1h", task="load"))
+        row = self.row(store, "load")
+        assert self.put(store, row, Planned(_with(row, followers=names))).accepted
+        for follower in followers:
+            self.add(store, follower)
+
+    def row(self, store: Store, name: str) -> ScheduleRecord:
+        found = self.get(store, name)
+        assert found is not None
+        return found
+
+    def succeed(self, store: Store, run: RunRecord, token: str = "done") -> None:
+        assert store.settle_runs([attempts.succeeded(run, None, store.now(), token)]) == [True]
+
+    def loaded(self, store: Store, clock: VirtualClock, token: str = "load") -> RunRecord:
+        """Fire the next tick of ``load``, and claim its run."""
+        clock.now = self.row(store, "load").next_tick or clock.now
+        self.fire(store)
+        (held,) = self.claim(store, token, tasks=frozenset(("load",)), lease=10 * HOUR)
+        return held
+
+    def pending(self, store: Store, name: str) -> list[str]:
+        return [record.key for record in store.find_records(PENDING, start=f"{name}/", end=f"{name}0")]
+
+    def fired(self, store: Store) -> list[RunRecord]:
+        return [run for planned in self.fire(store).planned for run in planned.runs]
+
+    def test_a_success_fires_its_follower_once_with_its_tick_and_id(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        assert (self.row(store, "report").state, self.row(store, "report").wake_at) == ("active", None)
+        held = self.loaded(store, clock)
+        clock.advance("5m")
+        self.succeed(store, held)
+        assert self.pending(store, "report") == [f"report/{held.id}"]
+        assert self.row(store, "report").wake_at == clock.now
+        clock.advance("1s")
+        (run,) = self.fired(store)
+        assert (run.schedule, run.tick, run.cause) == ("report", held.tick, "tick")
+        assert run.id == f"default/report/1/after/{held.id.removeprefix('default/')}"
+        assert run.scheduled_at == clock.now - 1_000
+        assert self.pending(store, "report") == []
+        assert self.row(store, "report").wake_at is None
+        # A repetition of the settlement, whose reply was lost, adds nothing.
+        assert store.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
+        assert self.pending(store, "report") == []
+        clock.advance("30m")
+        assert self.fired(store) == []
+
+    @pytest.mark.parametrize("end", ["failed", "cancelled", "refused"])
+    def test_only_a_success_fires_a_follower(self, store: Store, clock: VirtualClock, end: str) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        held = self.loaded(store, clock)
+        if end == "refused":
+            late = attempts.succeeded(_with(held, attempt=held.attempt + 1), None, clock.now, "late")
+            assert store.settle_runs([late]) == [False]
+        elif end == "failed":
+            assert store.settle_runs([attempts.failed(held, "no", clock.now, "end")]) == [True]
+        else:
+            assert store.settle_runs([attempts.cancelled(held, clock.now, "end")]) == [True]
+        assert self.pending(store, "report") == []
+        assert self.row(store, "report").wake_at is None
+
+    def test_successes_in_one_batch_fire_each_follower_once_for_each(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(
+            store,
+            schedule("a", "on success of load"),
+            schedule("b", "on success of load", payload='{"x":1}'),
+            schedule("elsewhere", "on success of other"),
+        )
+        self.add(store, schedule("a", "on success of load", tenant="acme"))
+        first = self.loaded(store, clock, "1")
+        second = self.loaded(store, clock, "2")
+        ends = [attempts.succeeded(run, None, clock.now, run.id) for run in (first, second)]
+        assert store.settle_runs(ends) == [True, True]
+        fired = self.fired(store)
+        assert sorted((run.schedule, run.tick) for run in fired) == sorted(
+            (name, run.tick) for name in ("a", "b") for run in (first, second)
+        )
+        assert {run.payload for run in fired if run.schedule == "b"} == {'{"x":1}'}
+        assert self.fired(store) == []
+
+    def test_a_fire_that_fails_keeps_the_success(self, store: Store, clock: VirtualClock) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        self.succeed(store, self.loaded(store, clock))
+
+        def broken(*_: Any) -> Planned:
+            raise RuntimeError("broken")
+
+        assert store.fire_due(clock.now, 10, broken).quarantined == (("default", "report"),)
+        assert len(self.pending(store, "report")) == 1
+        row = self.row(store, "report")
+        assert self.put(store, row, changes.change(row, {"description": "new"}, clock.now)).accepted
+        assert len(self.fired(store)) == 1
+
+    def test_many_successes_fire_step_by_step(self, store: Store, clock: VirtualClock) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        row = self.row(store, "load")
+        runs = []
+        for at in range(130):
+            planned = changes.run_now(row, f"by-hand-{at}", clock.now)
+            assert planned is not None
+            assert self.put(store, row, planned).accepted
+            row = planned.schedule
+        runs = self.claim(store, limit=200, tasks=frozenset(("load",)))
+        ends = [attempts.succeeded(run, None, clock.now, run.id) for run in runs]
+        assert store.settle_runs(ends) == [True] * 130
+        first, second = self.fired(store), self.fired(store)
+        assert (len(first), len(second)) == (100, 30)
+        assert {run.tick for run in first} == {None}
+        assert len({run.id for run in (*first, *second)}) == 130
+        assert self.fired(store) == []
+
+    @pytest.mark.parametrize("policy", ["skip", "queue", "queue_all"])
+    def test_overlap_decides_what_a_success_does_while_a_run_is_active(
+        self, store: Store, clock: VirtualClock, policy: Any
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load", overlap=policy))
+        self.succeed(store, self.loaded(store, clock, "1"), "1")
+        assert len(self.fired(store)) == 1
+        (held,) = self.claim(store, "report", tasks=frozenset(("work",)), lease=10 * HOUR)
+        for token in ("2", "3"):
+            self.succeed(store, self.loaded(store, clock, token), token)
+        assert [run for run in self.fired(store) if run.schedule == "report"] == []
+        waiting = self.row(store, "report")
+        if policy != "skip":
+            assert waiting.wake_at == clock.now + WAIT_CHECK
+        self.succeed(store, held, "report")
+        fired = self.fired(store)
+        skipped = [(row.reason, row.count) for row in store.find_skipped("default", "report")]
+        if policy == "skip":
+            assert (fired, skipped) == ([], [("overlap", 1), ("overlap", 1)])
+        elif policy == "queue":
+            assert [run.coalesced for run in fired] == [1]
+            assert skipped == [("coalesced", 1)]
+        else:
+            assert (len(fired), skipped) == (1, [])
+            assert len(self.pending(store, "report")) == 1
+
+    def test_successes_of_a_pause_are_recorded_and_never_fire(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        row = self.row(store, "report")
+        until = clock.now + 10 * HOUR
+        assert self.put(store, row, changes.pause(row, clock.now, until=until)).accepted
+        self.fire(store)
+        assert self.row(store, "report").wake_at == until
+        held = self.loaded(store, clock)
+        self.succeed(store, held)
+        row = self.row(store, "report")
+        # The pause ends before a node plans the schedule: the success still belongs to it.
+        assert self.put(store, row, changes.resume(row, clock.now)).accepted
+        assert self.fired(store) == []
+        (skipped,) = store.find_skipped("default", "report")
+        assert (skipped.reason, skipped.first, skipped.count) == ("paused", held.tick, 1)
+        assert self.row(store, "report").wake_at is None
+        self.succeed(store, self.loaded(store, clock, "2"), "2")
+        assert len(self.fired(store)) == 1
+
+    def test_successes_of_an_earlier_schedule_of_the_same_name_do_not_fire(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        self.succeed(store, self.loaded(store, clock))
+        row = self.row(store, "report")
+        gone = changes.delete(row, clock.now)
+        assert self.put(store, row, gone).accepted
+        again = changes.create(schedule("report", "on success of load"), clock.now, gone.schedule)
+        assert self.put(store, gone.schedule, again).accepted
+        row = self.row(store, "report")
+        assert self.put(store, row, changes.change(row, {"description": "new"}, clock.now)).accepted
+        assert self.fired(store) == []
+        assert self.pending(store, "report") == []
+        assert [row.reason for row in store.find_skipped("default", "report")] == ["changed"]
+
+    def test_a_deleted_follower_records_its_successes_and_gets_no_more(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        self.succeed(store, self.loaded(store, clock, "1"), "1")
+        row = self.row(store, "report")
+        assert self.put(store, row, changes.delete(row, clock.now)).accepted
+        assert self.fired(store) == []
+        assert [row.reason for row in store.find_skipped("default", "report")] == ["deleted"]
+        self.succeed(store, self.loaded(store, clock, "2"), "2")
+        assert self.pending(store, "report") == []
+        assert self.row(store, "report").wake_at is None
+
+    def test_a_deleted_predecessor_keeps_its_followers(self, store: Store, clock: VirtualClock) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        row = self.row(store, "load")
+        gone = changes.delete(row, clock.now)
+        assert self.put(store, row, gone).accepted
+        again = changes.create(schedule("load", "every 1h", task="load"), clock.now, gone.schedule)
+        assert self.put(store, gone.schedule, again).accepted
+        self.succeed(store, self.loaded(store, clock))
+        assert len(self.fired(store)) == 1
+
+    def test_a_tick_fires_if_its_predecessors_succeeded_lately(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "every 90m", after="load within 1h"))
+        self.succeed(store, self.loaded(store, clock))
+        clock.advance("30m")
+        assert [run.schedule for run in self.fired(store)] == ["report"]
+        clock.advance("90m")
+        assert [run.schedule for run in self.fired(store)] == ["load"]
+        (skipped,) = store.find_skipped("default", "report")
+        assert (skipped.reason, skipped.first) == ("dependency", clock.now)
+
+    def test_a_success_wakes_a_tick_that_waits_for_it(self, store: Store, clock: VirtualClock) -> None:
+        self.with_followers(store, schedule("report", "every 61m", after="load within 1m wait 30m"))
+        held = self.loaded(store, clock)
+        clock.advance("1m")
+        assert self.fired(store) == []
+        waiting = self.row(store, "report")
+        assert (waiting.next_tick, waiting.wake_at) == (clock.now, clock.now + WAIT_CHECK)
+        clock.advance("10s")
+        self.succeed(store, held)
+        assert self.row(store, "report").wake_at == waiting.next_tick
+        (run,) = self.fired(store)
+        assert (run.schedule, run.tick) == ("report", waiting.next_tick)
+
+    def test_a_tick_that_waited_in_vain_is_skipped_at_its_deadline(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "every 61m", after="load, other within 1h wait 5m"))
+        held = self.loaded(store, clock)
+        clock.advance("1m")
+        self.fire(store)
+        self.succeed(store, held)  # the other predecessor has never succeeded
+        assert self.fired(store) == []
+        clock.advance("5m")
+        assert self.fired(store) == []
+        (skipped,) = store.find_skipped("default", "report")
+        assert (skipped.reason, skipped.count) == ("dependency", 1)
+
+    def test_otherwise_run_fires_at_the_deadline(self, store: Store, clock: VirtualClock) -> None:
+        after = "load within 1h wait 5m otherwise run"
+        self.with_followers(store, schedule("report", "every 30m", after=after))
+        clock.advance("30m")
+        assert self.fired(store) == []
+        clock.advance("5m")
+        assert [run.schedule for run in self.fired(store)] == ["report"]
+
+    @pytest.mark.parametrize("kind", ["on success of load", "every 61m"])
+    def test_a_success_while_its_follower_is_planned_is_not_lost(
+        self, handles: Handles, store: Store, clock: VirtualClock, kind: str
+    ) -> None:
+        after = "" if kind.startswith("on") else "load within 1m wait 30m"
+        self.with_followers(store, schedule("report", kind, after=after))
+        first, second = self.loaded(store, clock, "1"), None
+        clock.advance("1m")
+        if kind.startswith("on"):
+            self.succeed(store, first, "1")
+            row = self.row(store, "load")
+            planned = changes.run_now(row, "by-hand", clock.now)
+            assert planned is not None
+            assert self.put(store, row, planned).accepted
+            (second,) = self.claim(store, "2", tasks=frozenset(("load",)), lease=10 * HOUR)
+        other = handles()
+        other.open()
+        ending = threading.Thread(target=lambda: self.succeed(other, second or first, "end"))
+
+        def meanwhile(row: ScheduleRecord, now: Instant, active: tuple[Active, ...], facts: Facts) -> Planned:
+            if ending.ident is None:
+                ending.start()
+                # The settlement has ended, or waits for this fire to end: its wake-up must not be lost.
+                ending.join(0.1)
+            return plan(row, now, active, facts)
+
+        store.fire_due(clock.now, 10, meanwhile)
+        ending.join()
+        self.fire(store)
+        assert len(self.runs(store, schedule="report")) == (2 if second is not None else 1)
+        assert self.pending(store, "report") == []
+
+    def test_nodes_that_fire_and_settle_at_once_lose_and_double_nothing(
+        self, handles: Handles, store: Store, clock: VirtualClock
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load", overlap="queue_all"))
+        row = self.row(store, "load")
+        for at in range(24):
+            planned = changes.run_now(row, f"by-hand-{at}", clock.now)
+            assert planned is not None
+            assert self.put(store, row, planned).accepted
+            row = planned.schedule
+        left = self.claim(store, limit=24, tasks=frozenset(("load",)), lease=10 * HOUR)
+        done: list[str] = []
+
+        def work(handle: Store) -> None:
+            name = f"{threading.get_ident()}"
+            for at in range(1_000):
+                try:
+                    run = left.pop()
+                except IndexError:
+                    run = None
+                if run is not None:
+                    self.succeed(handle, run, run.id)
+                handle.fire_due(handle.now(), 5, plan)
+                for mine in self.claim(handle, f"{name}-{at}", limit=1, tasks=frozenset(("work",))):
+                    self.succeed(handle, mine, mine.id)
+                    done.append(mine.id)
+                if len(done) >= 24:
+                    return
+
+        self.in_threads(handles, work, 3)
+        found = self.runs(store, schedule="report", limit=100)
+        assert len({run.id for run in found}) == len(found) == 24
+        assert self.pending(store, "report") == []
+
+
+def _with(record: Any, **fields: Any) -> Any:
+    """Return the record with other fields; of a schedule, as its next revision."""
+    if isinstance(record, ScheduleRecord):
+        fields = {"revision": record.revision + 1, **fields}
+    return replace(record, **fields)
