@@ -423,6 +423,8 @@ def test_the_account_of_a_schedule_on_success_counts_successes(time: VirtualSche
 def test_a_success_after_the_pause_fires_again(time: VirtualScheduler) -> None:
     time.schedules.add("report", on_success_of("load"), "work", paused=True)
     time.travel("1h")
+    shown = time.schedules.preview_resume("report")
+    assert shown.sentence == "It fires with the next success of load; those in the pause do not run."
     time.schedules.resume("report")
     time.travel("1h")
     assert len(time.app.runs.list(schedule="report")) == 1

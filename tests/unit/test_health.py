@@ -199,7 +199,7 @@ def test_a_node_is_seen_while_it_runs_and_is_gone_when_it_stops(app: Scheduler) 
     seen = health()
     assert (seen.exit_code, seen.output) == (
         0,
-        f"ok    node {app.node.name if app.node else ''}, pid {os.getpid()}: 4 loops stepping\n",
+        f"ok    node {app.node.name if app.node else ''}, pid {os.getpid()}: 5 loops stepping\n",
     )
     document = json.loads(health("--json", "--pid", str(os.getpid())).output)
     assert (document["ok"], document["processes"][0]["kind"]) == (True, "node")

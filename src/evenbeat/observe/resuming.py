@@ -13,6 +13,7 @@ from evenbeat.observe.phrases import count, date_time, timespec
 from evenbeat.observe.reasons import skip_reason
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.ticks import next_start, readable_trigger, trigger_of
+from evenbeat.triggers import OnSuccess
 
 
 def resume_preview(
@@ -35,7 +36,9 @@ def resume_preview(
     else:
         words = [*_words(before, skipped, runs, coalesced, left, zone, now)]
         words = words or ["No tick was missed in the pause"]
-    if not left:
+    if isinstance(trigger, OnSuccess) and planned is not None:
+        words = [f"It fires with the next success of {trigger.schedule}; those in the pause do not run"]
+    elif not left:
         words.append(
             "it has no tick to come" if next_run is None else f"it fires next at {_time(next_run, zone)}"
         )

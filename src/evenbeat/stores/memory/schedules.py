@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, Record, ScheduleRecord
-from evenbeat.rules.dependencies import PENDING
+from evenbeat.rules.dependencies import PENDING, Facts, needs_facts
 from evenbeat.rules.firing import Planned, needs_active
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written, check_limit
 from evenbeat.stores.damage import Unreadable, quarantine_note
@@ -67,8 +67,7 @@ class MemorySchedules(MemoryState):
                 try:
                     if schedule.damage:
                         raise Unreadable(schedule.damage)
-                    facts = read_facts((schedule,), self._last_successes, self._pending)
-                    planned = plan(schedule, now, active, *facts.get(schedule.key, ()))
+                    planned = plan(schedule, now, active, *self._facts(schedule))
                 except Exception as error:
                     quarantined.append(schedule.key)
                     self._quarantine(schedule, error)
@@ -77,6 +76,11 @@ class MemorySchedules(MemoryState):
                     fired.append(planned)
                     budget.spend(planned)
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
+
+    def _facts(self, schedule: ScheduleRecord) -> tuple[Facts, ...]:
+        if not needs_facts(schedule):
+            return ()
+        return read_facts((schedule,), self._last_successes, self._pending)[schedule.key]
 
     def _last_successes(self, keys: Sequence[Key]) -> dict[Key, Instant | None]:
         return {key: found.last_success for key in keys if (found := self._statistics.get(key)) is not None}

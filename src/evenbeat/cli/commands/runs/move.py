@@ -48,7 +48,7 @@ def command(
     tenant: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Make the queued runs of a task runs of another one, for a task that was renamed.
+    """Make the queued runs of a task runs of another one.
 
     Counts the runs and asks first; add --yes in a script. Running runs stay as they are. Schedules of the old
     task are named, with the command that changes them.
