@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from evenbeat.tasks.context import RunContext
     from evenbeat.tasks.retrying import Retry
     from evenbeat.tasks.task import Call, Task
-    from evenbeat.triggers import At, Cron, Every, Trigger, at, cron, every, parse_trigger
+    from evenbeat.triggers import At, Calendared, Cron, Every, Trigger, at, cron, every, parse_trigger
 
 __version__ = "0.1.0.dev0"
 
@@ -107,6 +107,7 @@ __all__ = [
     "AuditEntry",
     "AuditPage",
     "BulkResult",
+    "Calendared",
     "Call",
     "ChangeWarning",
     "ChangedItem",
@@ -292,7 +293,17 @@ _MODULES = {
     "evenbeat.tasks.context": ("RunContext",),
     "evenbeat.tasks.retrying": ("Retry",),
     "evenbeat.tasks.task": ("Call", "Task"),
-    "evenbeat.triggers": ("At", "Cron", "Every", "Trigger", "at", "cron", "every", "parse_trigger"),
+    "evenbeat.triggers": (
+        "At",
+        "Calendared",
+        "Cron",
+        "Every",
+        "Trigger",
+        "at",
+        "cron",
+        "every",
+        "parse_trigger",
+    ),
 }
 
 

@@ -14,14 +14,16 @@ from typing import Any
 from evenbeat.errors import InvalidTrigger, InvalidValue, UnknownTriggerZone, UnknownZone, shown
 from evenbeat.triggers.at import At, at
 from evenbeat.triggers.base import Trigger, check_text
+from evenbeat.triggers.calendared import Calendared
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
 
 _EVERY_CALL = re.compile(r'every\("([^"]*)"\)')
 _OPTION = re.compile(r"[^\s=]*=\S*")
-_CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until")
-_EVERY_OPTIONS = ("start", "until")
+_CALENDAR_OPTIONS = ("skip", "only", "move")
+_CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until", *_CALENDAR_OPTIONS)
+_EVERY_OPTIONS = ("start", "until", *_CALENDAR_OPTIONS)
 _AT_OPTIONS = ("tz",)
 
 
@@ -40,7 +42,7 @@ def check_trigger(value: object, field: str) -> object:
 
 # Rows of a store repeat the same texts: one immutable trigger serves them all. A text takes up to 3 KB.
 @lru_cache(maxsize=1 << 14)
-def parse_trigger(text: str) -> Cron | Every | At:
+def parse_trigger(text: str) -> Cron | Every | At | Calendared:
     """Return the trigger of a text. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
     check_text(text)
     if len(text) > LONGEST_TEXT:
@@ -62,7 +64,7 @@ def parse_trigger(text: str) -> Cron | Every | At:
         ) from None
 
 
-def _parse(text: str) -> Cron | Every | At:
+def _parse(text: str) -> Cron | Every | At | Calendared:
     # Blanks replace the options, so that positions in the rule are positions in the text.
     rule = _OPTION.sub(lambda option: " " * len(option[0]), text).rstrip() if "=" in text else text
     words = rule.split()
