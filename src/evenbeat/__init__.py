@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from evenbeat.core.alerts import AlertChannel, AlertRule, Delivery, Incident, MaintenanceWindow
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
+    from evenbeat.core.calendars import Calendar, CalendarDay
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
     from evenbeat.core.explanations import Account, Fact, Why
     from evenbeat.core.figures import (
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
         AlertExists,
         AlertNotFound,
         AppImportError,
+        CalendarInUse,
+        CalendarNotFound,
         ChannelInUse,
         DamagedSchedule,
         DocumentLockLost,
@@ -107,6 +110,10 @@ __all__ = [
     "AuditEntry",
     "AuditPage",
     "BulkResult",
+    "Calendar",
+    "CalendarDay",
+    "CalendarInUse",
+    "CalendarNotFound",
     "Calendared",
     "Call",
     "ChangeWarning",
@@ -212,6 +219,7 @@ _MODULES = {
     "evenbeat.core.alerts": ("AlertChannel", "AlertRule", "Delivery", "Incident", "MaintenanceWindow"),
     "evenbeat.core.attention": ("Attention", "AttentionItem"),
     "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
+    "evenbeat.core.calendars": ("Calendar", "CalendarDay"),
     "evenbeat.core.figures": (
         "FailureGroup",
         "FailureReport",
@@ -266,6 +274,8 @@ _MODULES = {
         "EvenbeatError",
         "InvalidTrigger",
         "InvalidValue",
+        "CalendarInUse",
+        "CalendarNotFound",
         "LimitNotFound",
         "LockHeld",
         "LockLost",

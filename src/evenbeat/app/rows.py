@@ -19,6 +19,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
+from evenbeat.node.calendar_copies import calendar_times, copies_for, replan
 from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
@@ -92,6 +93,8 @@ class Try:
         if planned.unfinished:
             return False
         self._rows.forget_quarantine(row)
+        if planned.schedule.calendars:
+            planned = planned._replace(schedule=self._rows.with_present_calendars(planned.schedule))
         # A new schedule has no statistics yet.
         self.view = (
             schedule_view(planned.schedule) if row is None else self._rows.views([planned.schedule])[0]
@@ -143,11 +146,30 @@ class ScheduleRows:
         """Create the schedule; ``ScheduleExists`` if the name is taken."""
         first = FirstWrite(self, wanted, run_now)
         for attempt in self.tries(wanted.tenant, wanted.name, "add"):
+            wanted = self.with_calendars(wanted)
             planned = changes.create(wanted, attempt.now, attempt.row, start)
             if attempt.write(first.completed(planned, attempt)):
                 break
         assert attempt.view is not None
         return attempt.view
+
+    def with_calendars(self, wanted: ScheduleRecord) -> ScheduleRecord:
+        """Return the schedule with copies of the calendars that its trigger names; refuse unknown ones."""
+        return replace(wanted, calendars=self.copies(wanted.tenant, wanted.trigger))
+
+    def copies(self, tenant: str, trigger: str) -> str:
+        """Return copies of the calendars that a trigger names. Reads nothing if all of them are built in."""
+        return copies_for(self.session.store(), tenant, trigger)
+
+    def with_present_calendars(self, row: ScheduleRecord) -> ScheduleRecord:
+        """Plan a schedule anew that was just written, if one of its calendars has changed since it was read.
+
+        A calendar that changes later finds the schedule.
+        """
+        store = self.session.store()
+        if not replan(store, row, lambda: calendar_times(store, row.tenant)):
+            return row
+        return self.session.row(row.tenant, row.name) or row
 
     def run_now(
         self,

@@ -7,6 +7,7 @@ from typing import Unpack
 from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.attention import AttentionReader
 from evenbeat.app.audit import Audit
+from evenbeat.app.calendars import Calendars
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.enqueueing import Enqueuer
 from evenbeat.app.figures import FigureReader
@@ -63,6 +64,7 @@ class SchedulerParts:
         self.audit = Audit(self._session)
         self.quarantine = Quarantine(self._session, rows, self.runs)
         self.retention = Retention(self._session)
+        self.calendars = Calendars(self._session)
         self._figures = FigureReader(self._session)
         self._attention = AttentionReader(self._session.store)
         self.tokens = Tokens(self._session)

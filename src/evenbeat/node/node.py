@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.calendar_copies import CalendarCheck
 from evenbeat.node.counting import Counting
 from evenbeat.node.duties import Duty, PeriodicDuties
 from evenbeat.node.lanes import Lane
@@ -159,6 +160,7 @@ class Node:
             Pruner(self._store, settings.retention),
             self._rollups,
             SelfCheck(self._store, events, self.name),
+            CalendarCheck(self._store),
         ]
         self._duties_loop = self._loop("duties", PeriodicDuties(duties).step)
         self._status_writer = StatusWriter(

@@ -18,6 +18,7 @@ _SKIPPED: dict[Reason, str] = {
     "changed": "still waiting when the schedule was changed",
     "rescheduled": "passed over when the next run was moved",
     "deleted": "due when the schedule was deleted",
+    "calendar": "removed by a calendar (skip, only)",
 }
 
 _WAITING: dict[WaitReason, str] = {

@@ -22,6 +22,7 @@ from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.core.json_text import read_definition
 from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, ScheduleExists, ScheduleNotFound, ScheduleTooNew
+from evenbeat.rules.calendars import bare_trigger, check_ticks, recalendared, removed_until
 from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
@@ -32,8 +33,8 @@ from evenbeat.rules.firing import (
     skipped_ticks,
     without_pause,
 )
-from evenbeat.rules.ticks import readable_trigger, trigger_of
-from evenbeat.triggers import At, Every, parse_trigger
+from evenbeat.rules.ticks import readable_trigger, trigger_of, with_copies
+from evenbeat.triggers import At, Calendared, Every, parse_trigger
 
 # A change that finds a backlog adds about this many of its runs in one step.
 RUNS_A_CHANGE = 500
@@ -65,7 +66,10 @@ def create(
         revision=1 if previous is None else previous.revision + 1,
         fire_seq=0 if previous is None else previous.fire_seq + 1,
     )
-    return Planned(_with_first_tick(made, now if start is None else max(now, start - 1)))
+    planned = Planned(_with_first_tick(made, now if start is None else max(now, start - 1)))
+    if made.calendars:
+        check_ticks(planned.schedule, planned.schedule.next_tick)
+    return planned
 
 
 def declare(
@@ -91,7 +95,9 @@ def declare(
     return _change(previous, wanted, now, active)
 
 
-def reset(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = ()) -> Planned | None:
+def reset(
+    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (), calendars: str | None = None
+) -> Planned | None:
     """Change the schedule back to its last declaration; None if nothing differs."""
     if not schedule.declared:
         raise InvalidValue(
@@ -100,13 +106,20 @@ def reset(schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...] = (
             value=schedule.name,
             hint="update it instead: there is no declaration to go back to",
         )
-    return change(schedule, read_definition(schedule.declared), now, active)
+    return change(schedule, read_definition(schedule.declared), now, active, calendars)
 
 
 def change(
-    schedule: ScheduleRecord, fields: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
+    schedule: ScheduleRecord,
+    fields: dict[str, Any],
+    now: Instant,
+    active: tuple[Active, ...] = (),
+    calendars: str | None = None,
 ) -> Planned | None:
-    """Change some fields of the definition; None if they have these values already."""
+    """Change some fields of the definition; None if they have these values already.
+
+    ``calendars`` are the copies of those that a new trigger names; None keeps the row's.
+    """
     unknown = set(fields) - set(DEFINITION)
     if unknown:
         raise InvalidValue(
@@ -116,27 +129,33 @@ def change(
             hint=f"there are {', '.join(DEFINITION)}",
         )
     _check_exists(schedule)
-    return _change(schedule, _checked(replace(schedule, **fields)), now, active)
+    copies = {} if calendars is None else {"calendars": calendars}
+    return _change(schedule, _checked(replace(schedule, **fields, **copies)), now, active)
 
 
 def _change(
     schedule: ScheduleRecord, wanted: ScheduleRecord, now: Instant, active: tuple[Active, ...]
 ) -> Planned | None:
     """Give the schedule the definition of ``wanted``; None if it has it already."""
-    fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
+    fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared", "calendars")}
     before = readable_trigger(schedule)
     # An active row without a next tick has lost it: the first tick of the trigger is computed again.
     is_lost = schedule.state == "active" and schedule.next_tick is None
-    same_trigger = parse_trigger(wanted.trigger) == before and not is_lost
+    same_trigger = with_copies(wanted.trigger, wanted.calendars) == before and not is_lost
+    # Other calendars of the same trigger: the phase stays.
+    same_rule = same_trigger or (before is not None and not is_lost and _is_same_rule(schedule, wanted))
     if same_trigger:
         fields["trigger"] = schedule.trigger
     # Writing a quarantined row again wakes it up, even with the same values.
     if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    planned = _fire_overdue(schedule, now, active, keep_waiting=same_trigger)
+    planned = _fire_overdue(schedule, now, active, keep_waiting=same_rule)
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
+    if schedule.calendars and not same_trigger and before is not None:
+        # The old calendars' removed ticks so far: later, they are not known.
+        planned = planned._replace(skipped=planned.skipped + removed_until(planned.schedule, now))
     if not same_trigger:
         if changed.state == "paused" and before is not None:
             # Record the old trigger's ticks of the pause so far: later, that trigger is gone.
@@ -144,8 +163,14 @@ def _change(
             planned = planned._replace(skipped=planned.skipped + passed.skipped)
             changed = replace(changed, next_tick=passed.schedule.next_tick)
         watermark = changed.next_tick
-        # A new trigger makes a finished schedule active again, too.
-        changed = _with_first_tick(replace(changed, anchor=now), now)
+        if same_rule:
+            passed_by = replace(planned.schedule, next_tick=watermark)
+            changed = recalendared(passed_by, changed, now)
+        else:
+            # A new trigger makes a finished schedule active again, too.
+            changed = _with_first_tick(replace(changed, anchor=now), now)
+        if changed.calendars and not same_rule:
+            check_ticks(changed, changed.next_tick)
         if watermark is None or (changed.next_tick or watermark) < watermark:
             # The new trigger may have ticks before the watermark, which must get new identities.
             changed = replace(changed, generation=changed.generation + 1)
@@ -153,6 +178,18 @@ def _change(
         # The reason why it waits may be gone: ``plan`` decides again when the tick is due.
         changed = replace(changed, wake_at=changed.next_tick)
     return planned._replace(schedule=_revised(changed, now))
+
+
+def _is_same_rule(schedule: ScheduleRecord, wanted: ScheduleRecord) -> bool:
+    return parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
+
+
+def copy_calendars(
+    schedule: ScheduleRecord, copies: str, now: Instant, active: tuple[Active, ...] = ()
+) -> Planned | None:
+    """Give the schedule new copies of its calendars; None if it has these already."""
+    _check_readable(schedule)
+    return _change(schedule, replace(schedule, calendars=copies), now, active)
 
 
 def pause(
@@ -385,13 +422,22 @@ def _combined(first: Planned, then: Planned) -> Planned:
 
 
 def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
-    """Check the fields, and return the schedule with the canonical text of its trigger."""
-    return replace(check_schedule(wanted), trigger=str(parse_trigger(wanted.trigger)))
+    """Check the fields, and return the schedule with the canonical text of its trigger, and with copies of
+    its calendars only if it names some."""
+    trigger = parse_trigger(wanted.trigger)
+    copies = wanted.calendars
+    if not isinstance(trigger, Calendared):
+        copies = ""
+    elif not copies and trigger.copies is not None:
+        copies = trigger.copies.text  # all are built in
+    elif not copies:
+        trigger.next_ms(0)  # refuses a calendar that is not known
+    return replace(check_schedule(wanted), trigger=str(trigger), calendars=copies)
 
 
 def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
     """Return from when the trigger of a new schedule counts that starts at ``start``."""
-    trigger = parse_trigger(wanted.trigger)
+    trigger = bare_trigger(parse_trigger(wanted.trigger))
     if isinstance(trigger, Every) and trigger.start is None:
         return start - trigger.period  # an interval begins one period after its anchor
     return max(now, start - 1)

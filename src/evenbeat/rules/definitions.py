@@ -41,6 +41,11 @@ def definition(schedule: ScheduleRecord) -> str:
     return encode(fields | {"payload": from_json(schedule.payload)})
 
 
+def declared_trigger(schedule: ScheduleRecord) -> str | None:
+    """Return the trigger of the last declaration; None if it was never declared."""
+    return str(read_definition(schedule.declared)["trigger"]) if schedule.declared else None
+
+
 class Edit(NamedTuple):
     """An option of a schedule that was edited by hand since it was declared."""
 

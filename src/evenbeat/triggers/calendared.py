@@ -74,6 +74,11 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
         return tuple(sorted({*self.skip, *self.only}))
 
     @property
+    def copies_text(self) -> str:
+        """What its calendars contain, as a schedule's row keeps it."""
+        return self._copies().text
+
+    @property
     def start(self) -> Instant | None:
         return self.bare.start
 
@@ -244,6 +249,8 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
         """Return where a refused tick moves to: the same time on another day that is admitted."""
         bare: Any = self.bare  # a cron: ``move`` is refused for others
         admission, own = self._admission(), bare.zone
+        if self.move == "next" and admission.stretch(tick // 1000).until * 1000 > tick + _REACH:
+            return None
         label = bare.label_of(tick)
         step = DAY if self.move == "next" else -DAY
         for days in range(1, MOST_DAYS_MOVED + 1):

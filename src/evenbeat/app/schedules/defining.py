@@ -15,6 +15,7 @@ from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import ChangeWarning, Schedule
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules import changes
+from evenbeat.rules.definitions import declared_trigger
 from evenbeat.tasks.options import NewScheduleOptions, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger
@@ -94,7 +95,8 @@ class DefinitionCalls(ScheduleCalls):
             fields = changed_fields(self._session, row, changed)
             if "task" in changed:
                 warnings = task_warnings(self._session, fields["task"])
-            if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
+            copies = self._rows.copies(row.tenant, fields["trigger"]) if "trigger" in fields else None
+            if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row), copies)):
                 break
         return replace(written(attempt.view), warnings=warnings)
 
@@ -102,7 +104,9 @@ class DefinitionCalls(ScheduleCalls):
         """Undo edits by hand: the schedule becomes what ``declare``, or the code, last defined."""
         for attempt in self._tries(name, "reset", tenant, if_revision):
             row = attempt.existing()
-            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row))):
+            declared = declared_trigger(row)
+            copies = None if declared is None else self._rows.copies(row.tenant, declared)
+            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row), copies)):
                 break
         return written(attempt.view)
 
