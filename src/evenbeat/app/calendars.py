@@ -32,6 +32,7 @@ from evenbeat.triggers.zones import read_zone
 # Inside the class, ``list`` and ``set`` are methods.
 CalendarList: TypeAlias = list[Calendar]
 Days: TypeAlias = list[CalendarDay]
+Names: TypeAlias = list[str]
 
 _TRIES = 20
 _PAGE = 500
@@ -187,7 +188,7 @@ class Calendars:
             raise self._not_found(owner, name)
         return stored
 
-    def _users(self, owner: str, name: str) -> list[str]:
+    def _users(self, owner: str, name: str) -> Names:
         query = ScheduleQuery(tenant=owner, states=("active", "paused", "finished"), limit=_PAGE)
         return [row.name for row in every_schedule(self._session.store(), query) if uses(row, name)]
 

@@ -14,7 +14,7 @@ from evenbeat.cli.option_flags import added
 from evenbeat.core.forecasts import TriggerExplanation
 from evenbeat.errors import InvalidTrigger
 from evenbeat.observe.trigger_explanations import explain_trigger, read_written
-from evenbeat.triggers import At, Cron, Every
+from evenbeat.triggers import At, Calendared, Cron, Every
 
 EXPRESSIONS = """\b
 EXPR is the text of a trigger:
@@ -22,7 +22,7 @@ EXPR is the text of a trigger:
   @daily                  a short name; also @hourly @weekly @monthly @yearly
   every 10m               a period of real time
   at 2026-03-01T09:00Z    once
-Options may follow in the text: tz= gap= repeat= days= start= until=
+Options may follow in the text: tz= gap= repeat= days= start= until= skip= only= move=
 Quote it, so that the shell leaves the * alone.
 """
 
@@ -47,7 +47,9 @@ trigger_arguments = added(
 """Adds EXPR, --tz, --from and --name, as ``explain_input`` takes them."""
 
 
-def read_trigger_input(expr: tuple[str, ...], *, tz: str | None, name: str | None) -> Cron | Every | At:
+def read_trigger_input(
+    expr: tuple[str, ...], *, tz: str | None, name: str | None
+) -> Cron | Every | At | Calendared:
     """Return the trigger that the arguments describe, as it was written; ``ExpressionRefused`` for an
     expression that is not valid."""
     with _refusals(expr) as text:

@@ -22,6 +22,7 @@ Verdict: TypeAlias = Literal[
     "clock_skipped",
     "clock_repeated",
     "trigger_unknown",
+    "calendar",
     # The ledger.
     "coalesced",
     "late",

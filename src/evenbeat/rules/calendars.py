@@ -56,7 +56,8 @@ def _rows(
     if before is not None:
         since = max(since, before)
     found = []
-    for first, last, count, moved_to in trigger.removed_ms(since + 1, until + 1) if since < until else ():
+    for gone in trigger.removed_ms(since + 1, until + 1) if since < until else ():
+        moved_to = gone.moved_to
         # A tick that was itself coalesced or skipped has no run to name.
         has_run = moved_to is not None and (moved_to in fired or moved_to > passed or moved_to <= since)
         found.append(
@@ -64,9 +65,9 @@ def _rows(
                 tenant=schedule.tenant,
                 schedule=schedule.name,
                 generation=schedule.generation,
-                first=first,
-                last=last,
-                count=count,
+                first=gone.first,
+                last=gone.last,
+                count=gone.count,
                 reason="calendar",
                 recorded_at=now,
                 run=tick_run_id(schedule, schedule.generation, moved_to) if moved_to and has_run else None,

@@ -70,7 +70,7 @@ def _move(bare: Cron | Every, move: object, names: tuple[str, ...]) -> Move:
         return "skip"
     if move not in MOVES:
         raise InvalidValue(f"move {shown(move)} is not one of {', '.join(MOVES)}", field="move", value=move)
-    wanted: Move = move  # type: ignore[assignment]  # checked
+    wanted: Move = move
     if not names:
         raise InvalidValue(
             f"move {shown(move)} is given without a calendar",

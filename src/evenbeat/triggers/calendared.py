@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import tzinfo
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
 
 from evenbeat.core.instants import FIRST, Instant, from_ms
 from evenbeat.errors import InvalidTrigger
@@ -41,7 +43,7 @@ _MOST_STRETCHES, _MOST_MOVES = 40_000, 4_000
 _FEW = 32
 
 
-class Removed(NamedTuple):
+class Removed(msgspec.Struct, frozen=True, array_like=True):
     """Ticks of the bare trigger that calendars removed: a range, and where they moved to."""
 
     first: Instant

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import overload
 
 from evenbeat.core.durations import Duration, read_duration, write_duration
 from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
@@ -81,6 +82,20 @@ class Every(Trigger, frozen=True, cache_hash=True):
         return " ".join(["every", write_duration(self.period), *filter(None, options)])
 
 
+@overload
+def every(
+    period: Duration, *, start: datetime | str | None = None, until: datetime | str | None = None
+) -> Every: ...
+@overload
+def every(
+    period: Duration,
+    *,
+    start: datetime | str | None = None,
+    until: datetime | str | None = None,
+    skip: str | Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
+    move: Move | None = None,
+) -> Every | Calendared: ...
 def every(
     period: Duration,
     *,
@@ -114,7 +129,9 @@ def every(
             value=until,
             hint="the first tick would never come",
         )
-    return with_calendars(Every(ms, first, last), skip, only, move)
+    found = with_calendars(Every(ms, first, last), skip, only, move)
+    assert isinstance(found, (Every, Calendared))
+    return found
 
 
 def read_every_macro(text: str) -> str | None:
