@@ -20,6 +20,7 @@ from evenbeat.app.alerts.channels import AlertChannels
 from evenbeat.app.alerts.rules import AlertRules
 from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
+from evenbeat.app.calendars import Calendars
 from evenbeat.app.limits import RunLimits
 from evenbeat.app.quarantine import Quarantine
 from evenbeat.app.retention import Retention
@@ -110,6 +111,11 @@ VERBS = (
     Verb("limits.get", "limits show", "GET /limits"),
     Verb("limits.set", "limits set", "POST /limits"),
     Verb("limits.remove", "limits remove", "DELETE /limits"),
+    Verb("calendars.list", "calendars list", "GET /calendars"),
+    Verb("calendars.get", "calendars show", "GET /calendars/{name}"),
+    Verb("calendars.set", "calendars set", "POST /calendars/{name}"),
+    Verb("calendars.delete", "calendars delete", "DELETE /calendars/{name}"),
+    Verb("calendars.preview", "calendars show", "GET /calendars/{name}/days"),
     Verb("alerts.rules.list", "alerts list", "GET /alerts/rules"),
     Verb("alerts.rules.add", "alerts add", "POST /alerts/rules"),
     Verb("alerts.rules.get", "alerts show", "GET /alerts/rules/{name}"),
@@ -298,6 +304,7 @@ _FACADES: dict[str, type] = {
     "tenants.": Tenants,
     "tokens.": Tokens,
     "limits.": RunLimits,
+    "calendars.": Calendars,
     "audit.": Audit,
     "quarantine.": Quarantine,
     "retention.": Retention,

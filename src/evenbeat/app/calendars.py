@@ -265,9 +265,7 @@ def _view(
         country=stored.country,
         subdivision=stored.subdivision,
         events=stored.events,
-        covers_until=None
-        if stored.covers_until is None
-        else date.fromisoformat(write_day(stored.covers_until)),
+        covers_until=None if stored.covers_until is None else write_day(stored.covers_until),
         built_in=built_in,
         words=_BUILT_IN_WORDS[name] if built_in else _words(stored),
         updated_at=None if built_in else from_ms(stored.updated_at),
@@ -298,7 +296,7 @@ def _words(stored: StoredCalendar) -> str:
 def _day_view(day: int, parts: tuple[Span, ...]) -> CalendarDay:
     named = date(1970, 1, 1) + timedelta(days=day)
     times = () if parts == ((0, DAY),) else tuple(f"{_clock(start)}-{_clock(end)}" for start, end in parts)
-    return CalendarDay(day=named, weekday=_WEEKDAYS[named.weekday()], times=times)
+    return CalendarDay(day=named.isoformat(), weekday=_WEEKDAYS[named.weekday()], times=times)
 
 
 def _clock(second: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -33,9 +33,9 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the country, like ``CA``."""
     events: int
     """How many days and spans came from a file in the iCalendar format."""
-    covers_until: date | None
-    """The last day that the holidays and events were worked out for; None if it has no end. Set the calendar
-    again to renew it."""
+    covers_until: str | None
+    """The last day, like ``2036-12-31``, that the holidays and events were worked out for; None if it has no
+    end. Set the calendar again to renew it."""
     built_in: bool
     words: str
     """The calendar in plain English."""
@@ -50,7 +50,8 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
 class CalendarDay(msgspec.Struct, frozen=True, kw_only=True):
     """A day that a calendar has, as a whole or in parts."""
 
-    day: date
+    day: str
+    """``2026-12-25``."""
     weekday: str
     times: tuple[str, ...]
     """``09:00-17:00``; empty: the whole day."""

@@ -74,7 +74,8 @@ def _parse(text: str) -> Cron | Every | At | Calendared:
     if kind in ("every", "@every"):
         if len(words) == 1:
             raise InvalidTrigger(text, " has no period", field="every", value=kind, hint=f"write {kind} 10m")
-        return every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
+        found: Every | Calendared = every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
+        return found
     return cron(rule, **_options(text, _CRON_OPTIONS))
 
 
