@@ -310,7 +310,7 @@ def test_options_do_not_shift_the_position(text: str, position: int, value: str)
     [
         (
             "0 9 * * * zone=UTC",
-            ': option "zone" is not known here; there are tz, gap, repeat, days, start, until',
+            ': option "zone" is not known here; there are tz, gap, repeat, days, start, until, skip, only, move',
             "zone",
             10,
         ),
@@ -318,15 +318,25 @@ def test_options_do_not_shift_the_position(text: str, position: int, value: str)
         ("0 9 * * * stat=x", ': option "stat" is not known here; did you mean start=?', "stat", 10),
         ("0 9 13 * 5 day=both", ': option "day" is not known here; did you mean days=?', "day", 11),
         ("0 9 13 * 5 days=both days=both", " gives days twice; keep one", "days", 21),
-        ("every 5m days=both", ': option "days" is not known here; there are start, until', "days", 9),
+        (
+            "every 5m days=both",
+            ': option "days" is not known here; there are start, until, skip, only, move',
+            "days",
+            9,
+        ),
         ("at 2026-01-01 days=both", ': option "days" is not known here; there are tz', "days", 14),
-        ("every 5m tz=UTC", ': option "tz" is not known here; there are start, until', "tz", 9),
+        (
+            "every 5m tz=UTC",
+            ': option "tz" is not known here; there are start, until, skip, only, move',
+            "tz",
+            9,
+        ),
         ("at 2026-01-01 until=x", ': option "until" is not known here; there are tz', "until", 14),
         ("0 9 * * * tz=UTC tz=UTC", " gives tz twice; keep one", "tz", 17),
         ("start=x 0 9 * * * art=x", ': option "art" is not known here; did you mean start=?', "art", 18),
         (
             "0 9 * * * =",
-            ': option "" is not known here; there are tz, gap, repeat, days, start, until',
+            ': option "" is not known here; there are tz, gap, repeat, days, start, until, skip, only, move',
             "option",
             10,
         ),

@@ -93,6 +93,7 @@ class VirtualScheduler:
         self.alerts = app.alerts
         self.tokens = app.tokens
         self.limits = app.limits
+        self.calendars = app.calendars
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues
