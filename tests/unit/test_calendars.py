@@ -21,6 +21,7 @@ from evenbeat import (
 )
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import ScheduleRecord
+from evenbeat.doctor import _calendars
 from evenbeat.node.calendar_copies import CHECK_EVERY, CalendarCheck
 from evenbeat.rules import changes
 from evenbeat.rules.calendar_records import KIND
@@ -381,6 +382,25 @@ def test_the_forecast_counts_only_what_calendars_leave(app: VirtualScheduler) ->
     found = app.forecast(24)
     # It is Sunday noon: only Monday's hours are left.
     assert found.total == 24
+
+
+def test_the_doctor_warns_before_a_calendar_ends(app: VirtualScheduler) -> None:
+    app.calendars.set("us", country="US")
+    app.calendars.set("off", days=["12-25"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+
+    def warnings(now: datetime) -> list[str]:
+        store = app.store
+        return [each.message for each in _calendars(store, [row(app)], to_ms(now))]
+
+    assert warnings(datetime(2036, 10, 1, tzinfo=UTC)) == []
+    assert warnings(datetime(2036, 10, 3, tzinfo=UTC)) == [
+        "calendar us of tenant default has holidays and events until 2036-12-31 only"
+    ]
+    record = app.store.get_record(KIND, "default", "off")
+    assert record is not None
+    app.store.delete_record(KIND, "default", "off", record.version)
+    assert warnings(NOON) == ["calendar off is gone: schedule beat goes on with its copy"]
 
 
 def test_calendars_cost_a_schedule_without_them_nothing() -> None:

@@ -79,31 +79,24 @@ def _rows(
 def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) -> ScheduleRecord:
     """Return ``changed``, which has new calendars, with its next tick anew.
 
-    A tick that is due and waits, and one that a user moved, stay. An interval keeps its phase. No tick of
-    the past appears: the first one is after now.
+    A tick that is due and waits, and one that a user moved to an earlier time, stay. An interval keeps its
+    phase. No tick of the past appears: the first one is after now.
     """
-    watermark = before.next_tick
+    watermark, moved_from = before.next_tick, before.moved
     changed = replace(changed, anchor=_kept_anchor(changed, now))
-    stays = watermark is not None and (watermark <= now or _is_moved(before))
-    tick = watermark if stays else own_trigger(changed).next_ms(max(now, changed.anchor))
-    if changed.state == "paused":
-        moved = replace(changed, next_tick=tick, fire_seq=changed.fire_seq + 1)
+    tick = own_trigger(changed).next_ms(max(now, changed.anchor))
+    if watermark is not None and watermark <= now:
+        tick = watermark
+    elif watermark is not None and moved_from is not None and (tick is None or watermark <= tick):
+        # The moved tick replaces the first one that the new calendars leave, or the removed one.
+        moved_from = moved_from if tick is None else min(moved_from, tick)
+        tick = watermark
     else:
-        moved = replace(
-            changed,
-            next_tick=tick,
-            wake_at=tick,
-            state="finished" if tick is None else "active",
-            fire_seq=changed.fire_seq + 1,
-        )
-    return moved if stays else replace(moved, moved=None)
-
-
-def _is_moved(schedule: ScheduleRecord) -> bool:
-    """Return whether a user moved the next tick."""
-    tick = schedule.next_tick
-    assert tick is not None
-    return schedule.moved is not None or own_trigger(schedule).next_ms(tick - 1) != tick
+        moved_from = None
+    changed = replace(changed, next_tick=tick, moved=moved_from, fire_seq=changed.fire_seq + 1)
+    if changed.state == "paused":
+        return changed
+    return replace(changed, wake_at=tick, state="finished" if tick is None else "active")
 
 
 def _kept_anchor(schedule: ScheduleRecord, now: Instant) -> Instant:

@@ -153,15 +153,16 @@ def _change(
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
-    if schedule.calendars and not same_trigger and before is not None:
-        # The old calendars' removed ticks so far: later, they are not known.
-        planned = planned._replace(skipped=planned.skipped + removed_until(planned.schedule, now))
     if not same_trigger:
         if changed.state == "paused" and before is not None:
             # Record the old trigger's ticks of the pause so far: later, that trigger is gone.
             passed = skip_until(planned.schedule, now + 1, "paused", now)
             planned = planned._replace(skipped=planned.skipped + passed.skipped)
             changed = replace(changed, next_tick=passed.schedule.next_tick)
+        if schedule.calendars and before is not None:
+            # The old calendars' removed ticks so far: later, they are not known.
+            old = replace(planned.schedule, next_tick=changed.next_tick)
+            planned = planned._replace(skipped=planned.skipped + removed_until(old, now))
         watermark = changed.next_tick
         if same_rule:
             passed_by = replace(planned.schedule, next_tick=watermark)
