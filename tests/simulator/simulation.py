@@ -38,6 +38,8 @@ class Options(NamedTuple):
     """Whether nodes are Evenbeat's own loops instead of clients written for the simulation."""
     limits: bool = False
     """Whether users set and remove limits, and enqueue runs that they concern."""
+    calendars: bool = False
+    """Whether schedules have calendars, which users change."""
     accounts: bool = False
     """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
     ``app.schedules`` allows none. The store must keep all history."""

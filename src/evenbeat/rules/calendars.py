@@ -79,15 +79,13 @@ def _rows(
 def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) -> ScheduleRecord:
     """Return ``changed``, which has new calendars, with its next tick anew.
 
-    A tick that is due and waits, and one that a user moved to an earlier time, stay. An interval keeps its
+    Due ticks are dealt with already. One that a user moved to an earlier time stays. An interval keeps its
     phase. No tick of the past appears: the first one is after now.
     """
     watermark, moved_from = before.next_tick, before.moved
     changed = replace(changed, anchor=_kept_anchor(changed, now))
     tick = own_trigger(changed).next_ms(max(now, changed.anchor))
-    if watermark is not None and watermark <= now:
-        tick = watermark
-    elif watermark is not None and moved_from is not None and (tick is None or watermark <= tick):
+    if watermark is not None and moved_from is not None and (tick is None or watermark <= tick):
         # The moved tick replaces the first one that the new calendars leave, or the removed one.
         moved_from = moved_from if tick is None else min(moved_from, tick)
         tick = watermark

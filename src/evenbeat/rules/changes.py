@@ -149,7 +149,7 @@ def _change(
     # Writing a quarantined row again wakes it up, even with the same values.
     if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    planned = _fire_overdue(schedule, now, active, keep_waiting=same_rule)
+    planned = _fire_overdue(schedule, now, active, keep_waiting=same_trigger)
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
