@@ -36,6 +36,7 @@ class Segment:
         self.end: Instant | None = None
         self.off: list[list[int]] = []
         """The spans of its calendar, in seconds."""
+        self.created: Instant = 0
 
     def ticks(self, end: Instant) -> list[Instant]:
         end = end if self.end is None else self.end
@@ -89,6 +90,7 @@ class History:
         else:
             self.segments.append(Segment(generation, trigger, now + 1))
             self.segments[-1].off = _spans(row)
+            self.segments[-1].created = row.created_at
 
     def _close(self, end: Instant) -> None:
         last = self.segments[-1]
@@ -182,7 +184,8 @@ class History:
         for segment in mine:
             own = sorted(fired.intersection(segment.ticks(end)))
             for tick in segment.removed(end):
-                if own and own[0] < tick < own[-1] and not seen[tick]:
+                # A schedule has no ticks before its creation, also if the clock was set back since.
+                if own and own[0] < tick < own[-1] and not seen[tick] and tick > segment.created:
                     raise Violation(f"the removed tick {tick} of {self.key[1]} is not recorded", self.key[1])
 
 

@@ -11,6 +11,7 @@ export const PAGES: PageEntry[] = [
   { path: "queues", title: "Queues", load: async () => (await import("../pages/queues/index")).QueuesPage, wholeStore: true },
   { path: "alerts", title: "Alerts", load: async () => (await import("../pages/alerts/index")).AlertsPage },
   { path: "limits", title: "Limits", load: async () => (await import("../pages/limits/index")).LimitsPage, more: true },
+  { path: "calendars", title: "Calendars", load: async () => (await import("../pages/calendars/index")).CalendarsPage, more: true },
   { path: "tenants", title: "Tenants", load: async () => (await import("../pages/tenants/index")).TenantsPage, more: true },
   { path: "order", title: "Retention and repair", load: async () => (await import("../pages/order/index")).OrderPage, more: true },
   { path: "audit", title: "Audit", load: async () => (await import("../pages/audit/index")).AuditPage, more: true },
