@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick
+    from evenbeat.core.calendars import Calendar, CalendarDay
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
     from evenbeat.core.dependencies import After, Dependencies, Predecessor, after
     from evenbeat.core.deploys import DeployPlan, DeployResult, FieldChange, PlanEntry, RefusedChange
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
         AppImportError,
         BackfillExists,
         BackfillNotFound,
+        CalendarInUse,
+        CalendarNotFound,
         ChannelInUse,
         DamagedSchedule,
         DocumentLockLost,
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
     from evenbeat.tasks.task import Call, Task
     from evenbeat.triggers import (
         At,
+        Calendared,
         Cron,
         Every,
         OnSuccess,
@@ -133,6 +137,11 @@ __all__ = [
     "BackfillPlan",
     "BackfillTick",
     "BulkResult",
+    "Calendar",
+    "CalendarDay",
+    "CalendarInUse",
+    "CalendarNotFound",
+    "Calendared",
     "Call",
     "ChangeWarning",
     "ChangedItem",
@@ -254,6 +263,7 @@ _MODULES = {
     "evenbeat.core.alerts": ("AlertChannel", "AlertRule", "Delivery", "Incident", "MaintenanceWindow"),
     "evenbeat.core.attention": ("Attention", "AttentionItem"),
     "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
+    "evenbeat.core.calendars": ("Calendar", "CalendarDay"),
     "evenbeat.core.figures": (
         "FailureGroup",
         "FailureReport",
@@ -315,6 +325,8 @@ _MODULES = {
         "EvenbeatError",
         "InvalidTrigger",
         "InvalidValue",
+        "CalendarInUse",
+        "CalendarNotFound",
         "LimitNotFound",
         "LockHeld",
         "LockLost",
@@ -346,6 +358,7 @@ _MODULES = {
     "evenbeat.tasks.task": ("Call", "Task"),
     "evenbeat.triggers": (
         "At",
+        "Calendared",
         "Cron",
         "Every",
         "OnSuccess",

@@ -29,17 +29,23 @@ from evenbeat.observe.limit_usage import LimitUsage
 from evenbeat.observe.missing_tasks import missing_tasks
 from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
+from evenbeat.rules.calendar_records import KIND as CALENDAR
+from evenbeat.rules.calendar_records import named_calendars, read_calendar
 from evenbeat.rules.dependencies import broken
 from evenbeat.rules.limits import LIMIT, OWNER
 from evenbeat.rules.templates import TEMPLATE
 from evenbeat.rules.waiting import takers, why_no_taker
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Setting, Store
 from evenbeat.stores.pages import every_run, every_schedule
+from evenbeat.triggers.calendar_texts import write_day
+from evenbeat.triggers.time_sets import BUILT_IN
 
 LATE = 60_000
 """Milliseconds. A schedule or run that is due for longer waits for a node that is not there."""
 _CLOCKS_APART = 2_000
 _PAGE = 500
+# Days.
+_RENEW_BEFORE = 90
 # Milliseconds: nodes check once a minute.
 _CHECK_OLD = 180_000
 # The most runs and rows that are read: enough to see a fault, in seconds at most.
@@ -87,10 +93,39 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         _quarantine(store, rows),
         *_deferred(store),
         *_dependencies(rows),
+        *_calendars(store, rows, now),
         *_alerts(store),
         *_templates(store, rows),
         _duplicates(store),
     ]
+
+
+def _calendars(store: Store, rows: list[ScheduleRecord], now: Instant) -> Iterator[Finding]:
+    """Yield findings about calendars that end soon, and about schedules whose calendar is gone. Nothing is
+    read for schedules without calendars."""
+    stored = {(record.tenant, record.key): read_calendar(record) for record in store.find_records(CALENDAR)}
+    today = now // 86_400_000
+    for (tenant, name), found in sorted(stored.items()):
+        if found is None or found.covers_until is None or found.covers_until - today > _RENEW_BEFORE:
+            continue
+        yield Finding(
+            check="calendars",
+            level="warn",
+            message=f"calendar {name} of tenant {tenant} has holidays and events until "
+            f"{write_day(found.covers_until)} only",
+            hint=f"set it again to renew it: evenbeat calendars set {name} … --tenant {tenant}",
+            facts={"calendar": name, "tenant": tenant, "covers_until": write_day(found.covers_until)},
+        )
+    for row in rows:
+        for name in named_calendars(row.trigger) if row.calendars else ():
+            if name not in BUILT_IN and (row.tenant, name) not in stored:
+                yield Finding(
+                    check="calendars",
+                    level="warn",
+                    message=f"calendar {name} is gone: schedule {row.name} goes on with its copy",
+                    hint=f"set the calendar again, or change the trigger of {row.name}",
+                    facts={"calendar": name, "tenant": row.tenant, "schedule": row.name},
+                )
 
 
 def safety_findings(settings: list[Setting]) -> Iterator[Finding]:

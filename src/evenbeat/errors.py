@@ -287,6 +287,26 @@ class BackfillExists(EvenbeatError):
         self.schedule = schedule
 
 
+class CalendarNotFound(EvenbeatError):
+    """There is no calendar of this ``name`` and ``tenant``."""
+
+    def __init__(self, tenant: str, name: str, hint: str | None = None) -> None:
+        super().__init__(f"there is no calendar {shown(name)}" + ("" if hint is None else f"; {hint}"))
+        self.tenant = tenant
+        self.name = name
+        self.hint = hint
+
+
+class CalendarInUse(EvenbeatError):
+    """The calendar ``name`` can't be deleted: ``schedules`` use it."""
+
+    def __init__(self, name: str, schedules: tuple[str, ...]) -> None:
+        some = ", ".join(schedules[:5]) + (f" and {len(schedules) - 5} more" if len(schedules) > 5 else "")
+        super().__init__(f"calendar {shown(name)} is used by {some}; give them another trigger first")
+        self.name = name
+        self.schedules = schedules
+
+
 class RetentionRuleNotFound(EvenbeatError):
     """There is no retention rule for exactly that ``tenant`` and ``state``; None means all of them."""
 

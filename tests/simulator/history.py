@@ -7,6 +7,7 @@ recorded.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from itertools import islice
@@ -33,11 +34,24 @@ class Segment:
         self.start = start
         self.first = first
         self.end: Instant | None = None
+        self.off: list[list[int]] = []
+        """The spans of its calendar, in seconds."""
+        self.created: Instant = 0
 
     def ticks(self, end: Instant) -> list[Instant]:
         end = end if self.end is None else self.end
-        found = list(islice(self.trigger.between_ms(self.start, end), _MOST_TICKS))
+        found = [tick for tick in self._bare(end) if not self._is_off(tick)]
         return [self.first, *found] if self.first is not None and self.first < end else found
+
+    def removed(self, end: Instant) -> list[Instant]:
+        """The ticks of the bare trigger that its calendar removes."""
+        return [tick for tick in self._bare(end if self.end is None else self.end) if self._is_off(tick)]
+
+    def _bare(self, end: Instant) -> list[Instant]:
+        return list(islice(self.trigger.between_ms(self.start, end), _MOST_TICKS))
+
+    def _is_off(self, tick: Instant) -> bool:
+        return any(start * 1000 <= tick < end * 1000 for start, end in self.off)
 
 
 class History:
@@ -54,22 +68,29 @@ class History:
         now, name = intent.now, self.key[1]
         if intent.kind == "create":
             assert intent.trigger is not None
-            self._open(after.generation, parse_trigger(intent.trigger).bind(name, now), now)
+            self._open(after.generation, _bare(intent.trigger, name, now), now, after)
+        elif intent.kind == "recalendar" or (before is not None and before.trigger == intent.trigger):
+            self._close(_dealt_with(before, now))
+            # The phase stays: the bare trigger is that of the segment before. With a clock that is behind,
+            # the ticks still begin where those of the trigger do.
+            self._open(after.generation, self.segments[-1].trigger, max(now, after.anchor), after)
         elif intent.kind == "retrigger":
             assert intent.trigger is not None
             self._close(_dealt_with(before, now))
-            self._open(after.generation, parse_trigger(intent.trigger).bind(name, now), now)
+            self._open(after.generation, _bare(intent.trigger, name, now), now, after)
         elif intent.kind == "reschedule":
             self._reschedule(intent, before, after)
         elif intent.kind == "delete":
             self._close(_dealt_with(before, now))
 
-    def _open(self, generation: int, trigger: Trigger, now: Instant) -> None:
+    def _open(self, generation: int, trigger: Trigger, now: Instant, row: ScheduleRecord) -> None:
         if isinstance(trigger, At):
             # A single instant is due also if it lies in the past.
             self.segments.append(Segment(generation, trigger, trigger.instant + 1, trigger.instant))
         else:
             self.segments.append(Segment(generation, trigger, now + 1))
+            self.segments[-1].off = _spans(row)
+            self.segments[-1].created = row.created_at
 
     def _close(self, end: Instant) -> None:
         last = self.segments[-1]
@@ -107,6 +128,7 @@ class History:
                 if segment.generation == generation:
                     expected += segment.ticks(end)
             self._check_generation(generation, sorted(expected))
+            self._check_removed(generation, end)
         known = {segment.generation for segment in self.segments}
         for other in {generation for generation, _ in self.fired} - known:
             raise Violation(f"{self.key[1]} has runs of an unknown generation {other}", self.key[1])
@@ -118,7 +140,7 @@ class History:
             raise Violation(f"tick {label}/{twice[0]} comes twice in one generation", self.key[1])
         found = Counter(tick for fired_in, tick in self.fired if fired_in == generation)
         for row in self.skipped:
-            if row.generation != generation:
+            if row.generation != generation or row.reason == "calendar":
                 continue
             low, high = bisect_left(expected, row.first), bisect_right(expected, row.last)
             if row.count != high - low:
@@ -135,6 +157,46 @@ class History:
         unexpected = found.keys() - set(expected)
         if unexpected:
             raise Violation(f"{label}/{min(unexpected)} fired, but is not a tick", self.key[1])
+
+    def _check_removed(self, generation: int, end: Instant) -> None:
+        """Check that rows of the ledger about calendars have removed ticks alone, each at most once, and all
+        of those between two ticks of a segment that fired."""
+        mine = [segment for segment in self.segments if segment.generation == generation]
+        times = Counter(tick for segment in mine for tick in segment.removed(end))
+        removed = sorted(times)
+        seen: Counter[Instant] = Counter()
+        for row in self.skipped:
+            if row.generation != generation or row.reason != "calendar":
+                continue
+            inside = removed[bisect_left(removed, row.first) : bisect_right(removed, row.last)]
+            if len(inside) < row.count or row.first not in times or row.last not in times:
+                raise Violation(
+                    f"the ledger of {self.key[1]} counts {row.count} ticks that a calendar removed in "
+                    f"{row.first}..{row.last}, there were {len(inside)}",
+                    self.key[1],
+                )
+            seen.update(inside)
+        # A clock that was set back begins a segment before the end of the last one.
+        twice = [tick for tick, count in seen.items() if count > 1 == times[tick] and len(mine) == 1]
+        if twice:
+            raise Violation(f"the removed tick {twice[0]} of {self.key[1]} is recorded twice", self.key[1])
+        fired = {tick for number, tick in self.fired if number == generation}
+        for segment in mine:
+            own = sorted(fired.intersection(segment.ticks(end)))
+            for tick in segment.removed(end):
+                # A schedule has no ticks before its creation, also if the clock was set back since.
+                if own and own[0] < tick < own[-1] and not seen[tick] and tick > segment.created:
+                    raise Violation(f"the removed tick {tick} of {self.key[1]} is not recorded", self.key[1])
+
+
+def _bare(trigger: str, name: str, now: Instant) -> Trigger:
+    """Return a trigger without its calendar, as a schedule that is created now has it."""
+    return parse_trigger(trigger.replace(" skip=off", "")).bind(name, now)
+
+
+def _spans(row: ScheduleRecord) -> list[list[int]]:
+    """Return the spans of a row's calendar."""
+    return json.loads(row.calendars)["off"].get("spans", []) if row.calendars else []
 
 
 def _resumes(last: Segment, tick: Instant, *, moved_back: bool) -> Instant:

@@ -40,6 +40,8 @@ class Options(NamedTuple):
     """Whether users set and remove limits, and enqueue runs that they concern."""
     dependencies: bool = False
     """Whether users make schedules that depend on others."""
+    calendars: bool = False
+    """Whether schedules have calendars, which users change."""
     accounts: bool = False
     """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
     ``app.schedules`` allows none. The store must keep all history."""

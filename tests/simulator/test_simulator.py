@@ -72,6 +72,12 @@ def test_the_promise_is_kept_in_memory(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", chunks(LIMIT_SEEDS))
+def test_calendars_are_kept_in_memory(first: int) -> None:
+    for seed in range(first, first + LIMIT_SEEDS.step):
+        simulate(seed, options=DEFAULT._replace(calendars=True))
+
+
+@pytest.mark.parametrize("first", chunks(LIMIT_SEEDS))
 def test_limits_are_kept_in_memory(first: int) -> None:
     for seed in range(first, first + LIMIT_SEEDS.step):
         run_seed(seed, "memory", Trace(), limits=True)

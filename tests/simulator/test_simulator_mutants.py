@@ -564,6 +564,46 @@ DEPENDENCY_MUTANTS: tuple[type[WatchedMemory], ...] = (
     LetsFollowersSleep,
 )
 
+
+class KeepsOldCopies(WatchedMemory):
+    """Plans a schedule anew when its calendar changes, and keeps the old copy of it."""
+
+    def _apply(self, planned: Planned) -> None:
+        row = planned.schedule
+        present = self._schedules.get(row.key)
+        if present is not None and present.calendars and row.calendars and present.trigger == row.trigger:
+            planned = planned._replace(schedule=replace(row, calendars=present.calendars))
+        super()._apply(planned)
+
+
+class KeepsTheNextTick(WatchedMemory):
+    """Copies a changed calendar, and keeps the next tick by the old one."""
+
+    def _apply(self, planned: Planned) -> None:
+        row = planned.schedule
+        present = self._schedules.get(row.key)
+        if (
+            present is not None
+            and present.calendars != row.calendars
+            and present.trigger == row.trigger
+            and present.generation <= row.generation
+            and present.state == row.state == "active"
+        ):
+            kept = replace(row, next_tick=present.next_tick, wake_at=present.wake_at)
+            planned = planned._replace(schedule=kept)
+        super()._apply(planned)
+
+
+class ForgetsRemovedTicks(WatchedMemory):
+    """Records no tick that a calendar removed."""
+
+    def _apply(self, planned: Planned) -> None:
+        kept = tuple(row for row in planned.skipped if row.reason != "calendar")
+        super()._apply(planned._replace(skipped=kept))
+
+
+CALENDAR_MUTANTS: tuple[type[WatchedMemory], ...] = (KeepsOldCopies, KeepsTheNextTick, ForgetsRemovedTicks)
+
 LIMIT_MUTANTS: tuple[type[WatchedMemory], ...] = (
     LimitsInSteps,
     CountsLeases,
@@ -640,6 +680,11 @@ def test_a_store_that_breaks_dependencies_is_caught(mutant: type[WatchedMemory])
 
 def test_dependencies_are_kept_when_the_steps_of_firing_are_gated() -> None:
     assert first_caught(InSteps, 50, DEFAULT._replace(dependencies=True)) is None
+
+
+@pytest.mark.parametrize("mutant", CALENDAR_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_store_that_breaks_calendars_is_caught(mutant: type[WatchedMemory]) -> None:
+    assert first_caught(mutant, MOST_SEEDS, DEFAULT._replace(calendars=True)) is not None
 
 
 def test_firing_in_steps_is_kept_when_a_compare_and_set_gates_the_write() -> None:

@@ -19,6 +19,8 @@ from evenbeat.rules.dependencies import is_on_success, predecessors
 from evenbeat.rules.firing import Active, Planned
 from evenbeat.rules.limits import LIMIT, OWNER, Limit, limit_record
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.triggers.calendar_copies import CalendarCopies
+from evenbeat.triggers.time_sets import TimeSet, merged
 from tests.simulator.backends import ALL_STATES
 from tests.simulator.fault_proxy import Intent
 from tests.simulator.nodes import Node
@@ -98,6 +100,8 @@ class User:
             if row is None or row.state == "deleted":
                 self._make(name, row, now)
                 return
+            if wish is None and self.node.simulation.options.calendars:
+                wish = self._wish_with_calendars(row, now)
             if wish is None:
                 wish = self._wish(row, now)
             active = self._active(name)
@@ -116,6 +120,8 @@ class User:
                 if not self._link(before, name):
                     return
             now = min(self.node.now(), self.store.now())
+        if self.node.simulation.options.calendars:
+            wanted = with_calendar(self.random, wanted, now)
         planned = changes.create(wanted, now, row)
         self._put(Write(planned, None if row is None else row.version), Intent("create", now, wanted.trigger))
 
@@ -180,6 +186,33 @@ class User:
         if chance < 0.78:
             return Wish("delete", lambda row, now, _: changes.delete(row, now))
         run_id = f"trigger-{token}"
+        return Wish("trigger", lambda row, now, active: changes.run_now(row, run_id, now, active))
+
+    def _wish_with_calendars(self, row: ScheduleRecord, now: Instant) -> Wish:
+        """Choose a change, often of the calendar. No tick is moved by hand."""
+        chance = self.random.random()
+        if chance < 0.3 and row.calendars:
+            copies = random_calendar(self.random, now)
+            return Wish(
+                "recalendar", lambda row, now, active: changes.copy_calendars(row, copies, now, active)
+            )
+        if chance < 0.45:
+            wanted = with_calendar(self.random, replace(row, trigger=random_trigger(self.random, now)), now)
+            fields = {"trigger": wanted.trigger}
+            wish = Wish(
+                "retrigger",
+                lambda row, now, active: changes.change(row, fields, now, active, wanted.calendars),
+            )
+            wish.trigger = wanted.trigger
+            return wish
+        if chance < 0.6:
+            until = self.random.choice((None, now + self.random.randint(0, 20_000)))
+            return Wish("pause", lambda row, now, _: changes.pause(row, now, "", until))
+        if chance < 0.75:
+            return Wish("resume", lambda row, now, active: changes.resume(row, now, active))
+        if chance < 0.85:
+            return Wish("delete", lambda row, now, _: changes.delete(row, now))
+        run_id = f"trigger-{self.node.token()}"
         return Wish("trigger", lambda row, now, active: changes.run_now(row, run_id, now, active))
 
     def _moved(
@@ -323,6 +356,22 @@ def dependent(wanted: ScheduleRecord) -> ScheduleRecord:
     wait = (0, 3, 8)[drawn // 6 % 3]
     otherwise = ("skip", "run")[drawn // 18 % 2]
     return replace(wanted, after=f"job-0 within {within}s wait {wait}s otherwise {otherwise}")
+
+
+def with_calendar(random: Random, wanted: ScheduleRecord, now: Instant) -> ScheduleRecord:
+    """Return the schedule with a calendar; a single instant has none."""
+    if wanted.trigger.startswith("at "):
+        return replace(wanted, trigger="every 3s skip=off", calendars=random_calendar(random, now))
+    # Without an end: a trigger that its calendar leaves no tick is refused.
+    bare = wanted.trigger.partition(" until=")[0]
+    return replace(wanted, trigger=f"{bare} skip=off", calendars=random_calendar(random, now))
+
+
+def random_calendar(random: Random, now: Instant) -> str:
+    """Return the copy of a calendar with some spans of the coming minute."""
+    starts = sorted(now // 1000 + random.randint(-10, 60) for _ in range(random.randint(1, 4)))
+    spans = merged([(start, start + random.randint(1, 15)) for start in starts])
+    return CalendarCopies.of({"off": TimeSet(spans=spans)}).text
 
 
 def random_limit(random: Random) -> Limit:

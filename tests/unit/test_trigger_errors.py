@@ -23,6 +23,7 @@ from tests.unit import strategies
 
 # -- words and facts ------------------------------------------------------------------------------
 
+CRON_OPTIONS = "tz, gap, repeat, days, start, until, skip, only, move"
 NAMES = "names are sun, mon, tue, wed, thu, fri, sat"
 LAST_DAY = "for the last day of a month write L"
 FIELDS = 'minute hour day-of-month month day-of-week, e.g. "0 9 * * mon-fri"; seconds may come first'
@@ -308,28 +309,28 @@ def test_options_do_not_shift_the_position(text: str, position: int, value: str)
 @pytest.mark.parametrize(
     ("text", "problem", "field", "position"),
     [
-        (
-            "0 9 * * * zone=UTC",
-            ': option "zone" is not known here; there are tz, gap, repeat, days, start, until',
-            "zone",
-            10,
-        ),
+        ("0 9 * * * zone=UTC", f': option "zone" is not known here; there are {CRON_OPTIONS}', "zone", 10),
         ("0 9 * * * TZ=UTC", ': option "TZ" is not known here; did you mean tz=?', "TZ", 10),
         ("0 9 * * * stat=x", ': option "stat" is not known here; did you mean start=?', "stat", 10),
         ("0 9 13 * 5 day=both", ': option "day" is not known here; did you mean days=?', "day", 11),
         ("0 9 13 * 5 days=both days=both", " gives days twice; keep one", "days", 21),
-        ("every 5m days=both", ': option "days" is not known here; there are start, until', "days", 9),
+        (
+            "every 5m days=both",
+            ': option "days" is not known here; there are start, until, skip, only, move',
+            "days",
+            9,
+        ),
         ("at 2026-01-01 days=both", ': option "days" is not known here; there are tz', "days", 14),
-        ("every 5m tz=UTC", ': option "tz" is not known here; there are start, until', "tz", 9),
+        (
+            "every 5m tz=UTC",
+            ': option "tz" is not known here; there are start, until, skip, only, move',
+            "tz",
+            9,
+        ),
         ("at 2026-01-01 until=x", ': option "until" is not known here; there are tz', "until", 14),
         ("0 9 * * * tz=UTC tz=UTC", " gives tz twice; keep one", "tz", 17),
         ("start=x 0 9 * * * art=x", ': option "art" is not known here; did you mean start=?', "art", 18),
-        (
-            "0 9 * * * =",
-            ': option "" is not known here; there are tz, gap, repeat, days, start, until',
-            "option",
-            10,
-        ),
+        ("0 9 * * * =", f': option "" is not known here; there are {CRON_OPTIONS}', "option", 10),
     ],
 )
 def test_a_bad_option_is_refused_with_its_place(text: str, problem: str, field: str, position: int) -> None:

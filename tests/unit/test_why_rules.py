@@ -153,7 +153,7 @@ def test_the_first_check_that_applies_gives_the_verdict(verdict: Verdict, known:
 
 
 def test_every_verdict_is_tried() -> None:
-    elsewhere = {"never_existed", "code_only", "clock_skipped", "clock_repeated"}
+    elsewhere = {"never_existed", "code_only", "clock_skipped", "clock_repeated", "calendar"}
     assert {verdict for verdict, _ in CASES} | elsewhere == set(get_args(Verdict))
 
 

@@ -21,6 +21,7 @@ from evenbeat.app.alerts.rules import AlertRules
 from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
 from evenbeat.app.backfills import Backfills
+from evenbeat.app.calendars import Calendars
 from evenbeat.app.limits import RunLimits
 from evenbeat.app.quarantine import Quarantine
 from evenbeat.app.retention import Retention
@@ -126,6 +127,11 @@ VERBS = (
     Verb("templates.get", "templates show", "GET /templates/{name}"),
     Verb("templates.set", "templates set", "POST /templates"),
     Verb("templates.delete", "templates delete", "DELETE /templates/{name}"),
+    Verb("calendars.list", "calendars list", "GET /calendars"),
+    Verb("calendars.get", "calendars show", "GET /calendars/{name}"),
+    Verb("calendars.set", "calendars set", "POST /calendars/{name}"),
+    Verb("calendars.delete", "calendars delete", "DELETE /calendars/{name}"),
+    Verb("calendars.preview", "calendars show", "GET /calendars/{name}/days"),
     Verb("alerts.rules.list", "alerts list", "GET /alerts/rules"),
     Verb("alerts.rules.add", "alerts add", "POST /alerts/rules"),
     Verb("alerts.rules.get", "alerts show", "GET /alerts/rules/{name}"),
@@ -343,6 +349,7 @@ _FACADES: dict[str, type] = {
     "tokens.": Tokens,
     "limits.": RunLimits,
     "templates.": Templates,
+    "calendars.": Calendars,
     "audit.": Audit,
     "quarantine.": Quarantine,
     "retention.": Retention,

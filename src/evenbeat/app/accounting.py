@@ -27,6 +27,7 @@ from evenbeat.rules.accounts import (
 from evenbeat.rules.dependencies import PENDING, is_after_success, is_on_success, pending_keys
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
+from evenbeat.triggers import Calendared
 
 # Milliseconds that an account may reach ahead: counting the ticks of millennia takes seconds.
 _FARTHEST = 366 * 86_400_000
@@ -57,9 +58,19 @@ def account_of(
         period = Period(purged, max(purged, period.end), "purged")
         ticks = [tick for tick in ticks if tick >= purged]
     counted = tally(row, ticks, runs, ledger)
+    removed = _removed(row, period)
+    counted.outcomes["calendar"] += removed
     moved = _moved(store.now(), counted.unexplained, ticks, runs, records)
     missing = [tick for tick in counted.unexplained if tick not in moved]
-    return account_view(row, period, len(ticks), counted, moved=len(moved), missing=missing)
+    return account_view(row, period, len(ticks) + removed, counted, moved=len(moved), missing=missing)
+
+
+def _removed(row: ScheduleRecord, period: Period) -> int:
+    """Return how many ticks of the bare trigger calendars removed in a period."""
+    trigger = own_trigger(row)
+    if not isinstance(trigger, Calendared):
+        return 0
+    return sum(each.count for each in trigger.removed_ms(period.start, period.end))
 
 
 def _successes(store: Store, row: ScheduleRecord, period: Period) -> Account:

@@ -16,6 +16,7 @@ from evenbeat.rules import changes
 from evenbeat.rules.code_only import check_code_only, grace_of, may_delete_row
 from evenbeat.rules.dependencies import is_on_success
 from evenbeat.tasks.task import Task
+from evenbeat.triggers import Calendared, parse_trigger
 
 _log = logging.getLogger("evenbeat.app.code_only")
 
@@ -34,6 +35,14 @@ def checked_code_schedule(
     options: Mapping[str, Any] = task.policies
     check_code_only(task.name, options)
     check_schedule(wanted)
+    trigger = parse_trigger(wanted.trigger)
+    if isinstance(trigger, Calendared) and trigger.copies is None:
+        raise InvalidValue(
+            f"calendars of schedule {task.name} may change, which needs a row, and it is in the code only",
+            field="schedule",
+            value=wanted.trigger,
+            hint="add durable=True; business-days and weekends, which are built in, need no row",
+        )
     if is_on_success(wanted):
         raise InvalidValue(
             f"schedule {task.name} fires on successes, which needs a row, and it is in the code only",

@@ -51,6 +51,7 @@ class Declarations:
         for attempt in self._rows.tries(wanted.tenant, wanted.name, "declare"):
             previous = attempt.row
             active = () if previous is None else self._rows.active(previous)
+            wanted = self._rows.with_calendars(wanted)
             planned = changes.declare(wanted, attempt.now, previous, active, start)
             replaced = _replaced_edits(previous, planned)
             if attempt.write(first.completed(planned, attempt)):

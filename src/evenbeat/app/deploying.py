@@ -170,6 +170,7 @@ class Deployments:
         return found
 
     def _declared_step(self, wanted: Wanted, row: ScheduleRecord | None, scope: Scope, now: Instant) -> Step:
+        wanted = wanted._replace(record=self._rows.with_calendars(wanted.record))
         decision = deploying.decide(wanted, row, now, self._active, adopt=scope.adopt)
         return Step(wanted, row, decision, deploying.token_of(decision.action, wanted.record, row))
 
@@ -211,7 +212,7 @@ class Deployments:
             left = []
             for (step, _), written in zip(together, answers, strict=True):
                 if written.accepted:
-                    self._rows.forget_quarantine(step.row)
+                    self._rows.after_write(step.row, _written_row(step))
                     done.append(step)
                     continue
                 again = self._decided_again(step, written.current, scope, store.now())

@@ -30,7 +30,7 @@ from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tic
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import may_be_stuck, needs_active
 from evenbeat.rules.rollups import KEPT, start_of
-from evenbeat.rules.ticks import readable_trigger
+from evenbeat.rules.ticks import own_trigger, readable_trigger
 from evenbeat.rules.waiting import Waiting, why_waiting
 from evenbeat.rules.why import (
     ChangeBehind,
@@ -44,7 +44,6 @@ from evenbeat.rules.why import (
 )
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.stores.pages import every_schedule
-from evenbeat.triggers import parse_trigger
 from evenbeat.triggers.zones import read_zone
 
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
@@ -198,7 +197,7 @@ def _not_a_time(text: str) -> InvalidValue:
 def _with_damage(row: ScheduleRecord) -> ScheduleRecord:
     """Return the row, damaged if its trigger can't be read on this machine."""
     try:
-        parse_trigger(row.trigger)
+        own_trigger(row)
     except InvalidTrigger as error:
         return replace(row, damage=row.damage or str(error))
     return row

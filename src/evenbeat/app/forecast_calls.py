@@ -15,6 +15,7 @@ from evenbeat.core.checks import check_whole
 from evenbeat.core.forecasts import Forecast, ForecastStep, TriggerExplanation
 from evenbeat.core.instants import Moment
 from evenbeat.core.records import ScheduleState
+from evenbeat.node.calendar_copies import resolved
 from evenbeat.observe.trigger_explanations import explain_trigger
 from evenbeat.stores.base import ScheduleQuery
 from evenbeat.tasks.task import Task
@@ -106,16 +107,26 @@ class ForecastCalls(SchedulerParts):
         tz: str | None = None,
         since: datetime | str | None = None,
         name: str | None = None,
+        tenant: str | None = None,
     ) -> TriggerExplanation:
         """Return the trigger of a text in words, with its next ``count`` ticks (at most 1,000) after now, or
         ``since``, and the effect of coming clock changes.
 
         ``tz`` is the zone of a cron that names none; ``name`` is that of the schedule, which decides ``H``.
+        Calendars that it names are those of ``tenant``.
         ``InvalidTrigger``, with the position of the refused part, if the text is not valid.
         """
         # With a time to start from, the store is not needed.
         now = self._session.store().now() if since is None else 0
-        return explain_trigger(trigger, count, now=now, tz=tz, since=since, name=name)
+        return explain_trigger(
+            trigger,
+            count,
+            now=now,
+            tz=tz,
+            since=since,
+            name=name,
+            resolve=lambda found: resolved(self._session.store(), self._session.tenant_of(tenant), found),
+        )
 
     aforecast = twin(forecast)
     atimeline = twin(timeline)

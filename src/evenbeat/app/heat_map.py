@@ -231,5 +231,7 @@ def _add_figures(session: AppSession, row: ScheduleRecord, counts: _Counts, now:
         for name in ("fired", "succeeded", "failed", "cancelled"):
             counts.add_at(at, name, getattr(figures, name))
         for reason, number in figures.skipped.items():
+            if reason == "calendar":
+                continue
             counts.add_at(at, _column(reason), number)
     return start

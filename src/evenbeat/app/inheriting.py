@@ -14,7 +14,6 @@ from evenbeat.core.checks import check_label, is_name
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue, TemplateNotFound, shown
-from evenbeat.rules import changes
 from evenbeat.rules.definitions import DEFINITION
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of, write_inheritance
 from evenbeat.rules.templates import (
@@ -180,6 +179,6 @@ def follow_template(rows: ScheduleRows, tenant: str, name: str) -> Schedule | No
         fields = definition_fields(present_heir(rows.session, row))
         if fields == definition_fields(row):
             return None
-        if attempt.write(changes.change(row, fields, attempt.now, rows.active(row))):
+        if attempt.write(rows.changed(row, fields, attempt.now)):
             break
     return attempt.view

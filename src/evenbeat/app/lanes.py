@@ -162,7 +162,9 @@ class _Lane:
     def _read_ledger(self, store: Store) -> None:
         start, end = self._edges[0], self._edges[-1]
         trigger = self._own_trigger()
-        rows = store.find_skipped(self.row.tenant, self.row.name, _MOST_ROWS, since=start, until=end)
+        found = store.find_skipped(self.row.tenant, self.row.name, _MOST_ROWS, since=start, until=end)
+        # A tick that a calendar removed is not one that was missed.
+        rows = [row for row in found if row.reason != "calendar"]
         for row in rows:
             of_trigger = trigger if is_of_trigger(row, self.row) else None
             counts, is_known = row_counts(self._edges, row, of_trigger)
@@ -185,7 +187,8 @@ class _Lane:
             self._counts.fired[place] += counts.fired
             self._counts.failed[place] += counts.failed
             if counts.skipped:
-                self._counts.skipped[place] += sum(counts.skipped.values())
+                missed = (number for reason, number in counts.skipped.items() if reason != "calendar")
+                self._counts.skipped[place] += sum(missed)
 
     def add_ahead(self) -> None:
         """Add the ticks that will fire, and those of the present pause."""

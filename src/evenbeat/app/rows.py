@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,9 +20,11 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
+from evenbeat.node.calendar_copies import calendar_times, copies_for, replan
 from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
+from evenbeat.rules.dependencies import predecessors
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Write
 from evenbeat.stores.pages import every_run
@@ -93,12 +95,19 @@ class Try:
         store.hint()
         if planned.unfinished:
             return False
-        self._rows.forget_quarantine(row)
+        planned = planned._replace(schedule=self._rows.after_write(row, planned.schedule))
         # A new schedule has no statistics yet.
         self.view = (
             schedule_view(planned.schedule) if row is None else self._rows.views([planned.schedule])[0]
         )
         return True
+
+
+def concerns_others(before: ScheduleRecord, after: ScheduleRecord) -> bool:
+    """Return whether a change of a schedule also concerns schedules that it waits for, or calendars."""
+    if before.calendars != after.calendars:
+        return True
+    return predecessors(before.trigger, before.after) != predecessors(after.trigger, after.after)
 
 
 class ScheduleRows:
@@ -145,11 +154,40 @@ class ScheduleRows:
         """Create the schedule; ``ScheduleExists`` if the name is taken."""
         first = FirstWrite(self, wanted, run_now)
         for attempt in self.tries(wanted.tenant, wanted.name, "add"):
+            wanted = self.with_calendars(wanted)
             planned = changes.create(wanted, attempt.now, attempt.row, start)
             if attempt.write(first.completed(planned, attempt)):
                 break
         assert attempt.view is not None
         return attempt.view
+
+    def with_calendars(self, wanted: ScheduleRecord) -> ScheduleRecord:
+        """Return the schedule with copies of the calendars that its trigger names; refuse unknown ones."""
+        return replace(wanted, calendars=self.copies(wanted.tenant, wanted.trigger))
+
+    def changed(self, row: ScheduleRecord, fields: Mapping[str, Any], now: Instant) -> Planned | None:
+        """Plan a change of some fields of the definition; None if they have these values already."""
+        copies = self.copies(row.tenant, fields["trigger"]) if "trigger" in fields else None
+        return changes.change(row, dict(fields), now, self.active(row), copies)
+
+    def copies(self, tenant: str, trigger: str) -> str:
+        """Return copies of the calendars that a trigger names. Reads nothing if all of them are built in."""
+        return copies_for(self.session.store(), tenant, trigger)
+
+    def after_write(self, before: ScheduleRecord | None, written: ScheduleRecord) -> ScheduleRecord:
+        """Do what follows a write of a schedule; return the schedule as it is then."""
+        self.forget_quarantine(before)
+        return self._with_present_calendars(written) if written.calendars else written
+
+    def _with_present_calendars(self, row: ScheduleRecord) -> ScheduleRecord:
+        """Plan a schedule anew that was just written, if one of its calendars has changed since it was read.
+
+        A calendar that changes later finds the schedule.
+        """
+        store = self.session.store()
+        if not replan(store, row, lambda: calendar_times(store, row.tenant)):
+            return row
+        return self.session.row(row.tenant, row.name) or row
 
     def run_now(
         self,

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol, TypeAlias
 
 from evenbeat.app.bulk import Answers, act_on_all, batches
-from evenbeat.app.rows import ScheduleRows, audited_write
+from evenbeat.app.rows import ScheduleRows, audited_write, concerns_others
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
@@ -68,7 +68,9 @@ class BulkChange(NamedTuple):
                 raise
             except EvenbeatError:
                 continue
-            if planned is not None and not is_long(planned):
+            if planned is None or is_long(planned):
+                continue
+            if row.damage or not concerns_others(row, planned.schedule):
                 writes.append((row, audited_write(row, planned, now, describe)))
         answers = store.put_schedules([write for _, write in writes]) if writes else []
         done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]

@@ -8,6 +8,7 @@ from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.attention import AttentionReader
 from evenbeat.app.audit import Audit
 from evenbeat.app.backfills import Backfills
+from evenbeat.app.calendars import Calendars
 from evenbeat.app.declarations import Declarations, Declared
 from evenbeat.app.declared_schedules import DeclaredSchedules
 from evenbeat.app.deploying import Deployments
@@ -76,6 +77,7 @@ class SchedulerParts:
         self.audit = Audit(self._session)
         self.quarantine = Quarantine(self._session, rows, self.runs)
         self.retention = Retention(self._session)
+        self.calendars = Calendars(self._session)
         self._figures = FigureReader(self._session)
         self._attention = AttentionReader(self._session.store)
         self.tokens = Tokens(self._session)

@@ -29,7 +29,6 @@ from evenbeat.core.results import RefusedItem
 from evenbeat.core.templates import Template, TemplateChange, TemplateEffect
 from evenbeat.errors import InvalidValue, StoreUnavailable, TemplateInUse, shown
 from evenbeat.observe.trigger_explanations import trigger_words
-from evenbeat.rules import changes
 from evenbeat.rules.auditing import Change
 from evenbeat.rules.definitions import options_of
 from evenbeat.rules.firing import Planned
@@ -220,7 +219,7 @@ class _Effects:
         return self._users.matches(row)
 
     def plan(self, row: ScheduleRecord, now: Instant) -> Planned | None:
-        return changes.change(row, definition_fields(self._heir(row)), now, self._rows.active(row))
+        return self._rows.changed(row, definition_fields(self._heir(row)), now)
 
     def count(self) -> int:
         """Return how many schedules differ."""

@@ -48,9 +48,13 @@ class TickRecords:
         self._row = row
 
     def ledger(self, start: Instant, end: Instant) -> list[Skipped]:
-        """Return the rows of the ledger with ticks in [start, end), the newest first."""
+        """Return the rows of the ledger with ticks in [start, end), the newest first.
+
+        Without those about ticks that a calendar removed: these are not ticks of the trigger.
+        """
         row = self._row
-        return self._store.find_skipped(row.tenant, row.name, _MOST_ROWS, since=start, until=end)
+        found = self._store.find_skipped(row.tenant, row.name, _MOST_ROWS, since=start, until=end)
+        return [each for each in found if each.reason != "calendar"]
 
     def runs_of(
         self, ticks: Sequence[Instant], recorded: Collection[Instant] = ()

@@ -68,6 +68,10 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.limits",
                 "Limit how many runs are running at once, and how fast they start, over all machines.",
             ),
+            "calendars": Lazy(
+                "evenbeat.cli.commands.calendars",
+                "Keep days and times that schedules skip, or run only in: holidays, business hours.",
+            ),
             "stats": Lazy(
                 "evenbeat.cli.commands.stats", "Show how many runs started, failed and were late, over time."
             ),

@@ -14,6 +14,7 @@ from evenbeat.core.records import AttemptOutcome, RunState
 from evenbeat.core.results import RecentRun, Run, RunWait, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.observe.phrases import count, measured
 from evenbeat.observe.reasons import skip_reason, wait_reason
+from evenbeat.rules.calendars import bare_trigger
 from evenbeat.triggers import Cron, Trigger, parse_trigger
 
 if TYPE_CHECKING:
@@ -156,4 +157,5 @@ def waiting(run: Run, wait: RunWait, local: LocalTime) -> str:
 def bound(schedule: Schedule) -> Trigger:
     """Return the trigger of a schedule, with ``H`` resolved by the schedule's name."""
     trigger = parse_trigger(schedule.trigger)
-    return trigger.bind(schedule.name, 0) if isinstance(trigger, Cron) else trigger
+    is_cron = isinstance(bare_trigger(trigger), Cron)
+    return trigger.bind(schedule.name, 0) if is_cron else trigger

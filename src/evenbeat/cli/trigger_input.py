@@ -11,10 +11,12 @@ import click
 from evenbeat.cli.failures import ExpressionRefused
 from evenbeat.cli.local import now
 from evenbeat.cli.option_flags import added
+from evenbeat.cli.store_input import opened
 from evenbeat.core.forecasts import TriggerExplanation
 from evenbeat.errors import InvalidTrigger
+from evenbeat.node.calendar_copies import resolved
 from evenbeat.observe.trigger_explanations import explain_trigger, read_written
-from evenbeat.triggers import At, Cron, Every, OnSuccess
+from evenbeat.triggers import At, Calendared, Cron, Every, OnSuccess
 
 EXPRESSIONS = """\b
 EXPR is the text of a trigger:
@@ -23,7 +25,7 @@ EXPR is the text of a trigger:
   every 10m               a period of real time
   at 2026-03-01T09:00Z    once
   on success of load      after each success of another schedule
-Options may follow in the text: tz= gap= repeat= days= start= until=
+Options may follow in the text: tz= gap= repeat= days= start= until= skip= only= move=
 Quote it, so that the shell leaves the * alone.
 """
 
@@ -50,7 +52,7 @@ trigger_arguments = added(
 
 def read_trigger_input(
     expr: tuple[str, ...], *, tz: str | None, name: str | None
-) -> Cron | Every | At | OnSuccess:
+) -> Cron | Every | At | Calendared | OnSuccess:
     """Return the trigger that the arguments describe, as it was written; ``ExpressionRefused`` for an
     expression that is not valid."""
     with _refusals(expr) as text:
@@ -58,12 +60,29 @@ def read_trigger_input(
 
 
 def explain_input(
-    expr: tuple[str, ...], count: int, *, tz: str | None, since: str | None, name: str | None
+    expr: tuple[str, ...],
+    count: int,
+    *,
+    tz: str | None,
+    since: str | None,
+    name: str | None,
+    store: str | None,
+    tenant: str | None,
 ) -> TriggerExplanation:
     """Return the explanation of the trigger that the arguments describe, with ``count`` ticks;
-    ``ExpressionRefused`` for an expression that is not valid."""
+    ``ExpressionRefused`` for an expression that is not valid.
+
+    The store is opened only if the trigger names calendars that are not built in.
+    """
+
+    def resolve(trigger: Calendared) -> Calendared:
+        if trigger.copies is not None:
+            return trigger
+        with opened(store, tenant) as app:
+            return resolved(app.store, app.tenant, trigger)
+
     with _refusals(expr) as text:
-        return explain_trigger(text, count, now=now(), tz=tz, since=since, name=name)
+        return explain_trigger(text, count, now=now(), tz=tz, since=since, name=name, resolve=resolve)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ SubjectKind: TypeAlias = Literal[
     "alert_channel",
     "alert_window",
     "retention",
+    "calendar",
     "tenant",
     "record",
 ]
@@ -49,8 +50,8 @@ AuditAction: TypeAlias = Literal[
 ]
 """The method that made the change. The bulk forms record the method of one item: ``pause_all`` records a
 ``pause`` for each schedule. ``create`` and ``revoke`` are about tokens; ``mute``, ``unmute`` and ``test`` are
-about alerts; ``set`` and ``remove`` about limits, templates, retention rules and quotas of tenants; ``drop``
-about quarantined runs; ``purge`` about everything of a tenant."""
+about alerts; ``set`` and ``remove`` about limits, templates, retention rules and quotas of tenants, ``set``
+also about calendars; ``drop`` about quarantined runs; ``purge`` about everything of a tenant."""
 ACTIONS: tuple[AuditAction, ...] = get_args(AuditAction)
 
 
@@ -71,8 +72,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     kind: str
     """The kind of the subject: ``schedule``, ``run``, ``backfill``, ``token``, ``limit``, ``template``,
-    ``alert_rule``, ``alert_channel``, ``alert_window``, ``retention``, ``tenant``, or ``record`` for
-    others."""
+    ``alert_rule``, ``alert_channel``, ``alert_window``, ``retention``, ``calendar``, ``tenant``, or
+    ``record`` for others."""
     subject: str
     """The name, or the id of a run or token."""
     before: dict[str, Any]

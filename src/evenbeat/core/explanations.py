@@ -23,6 +23,7 @@ Verdict: TypeAlias = Literal[
     "clock_skipped",
     "clock_repeated",
     "trigger_unknown",
+    "calendar",
     # The ledger.
     "coalesced",
     "late",

@@ -40,7 +40,16 @@ CatchUpKind: TypeAlias = Literal["latest", "all", "skip"]
 Overlap: TypeAlias = Literal["allow", "skip", "queue", "queue_all", "cancel_running"]
 OnCrash: TypeAlias = Literal["rerun", "fail"]
 Reason: TypeAlias = Literal[
-    "coalesced", "late", "limit", "overlap", "paused", "changed", "rescheduled", "deleted", "dependency"
+    "coalesced",
+    "late",
+    "limit",
+    "overlap",
+    "paused",
+    "changed",
+    "rescheduled",
+    "deleted",
+    "dependency",
+    "calendar",
 ]
 AttemptOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled", "lost", "handed back"]
 
@@ -241,7 +250,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     recorded_at: Instant
     run: str | None = None
-    """For coalesced ticks: the run that stands for them."""
+    """For coalesced ticks, and for those that a calendar moved: the run that stands for them."""
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.backfills import Backfiller
+from evenbeat.node.calendar_copies import CalendarCheck
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
 from evenbeat.node.duties import Duty, PeriodicDuties
@@ -177,6 +178,7 @@ class Node:
             SelfCheck(self._store, events, self.name),
             self._fallback,
             self._backfiller,
+            CalendarCheck(self._store),
         ]
         self._duties = PeriodicDuties(duties)
         self._duties_loop = self._loop("duties", self._duties.step)

@@ -21,7 +21,7 @@ from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.firing import catching_up
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
 from evenbeat.rules.why import Finding, TickFacts
-from evenbeat.triggers import Cron
+from evenbeat.triggers import Calendared, Cron
 
 _MOST_NODES = 3
 
@@ -203,6 +203,20 @@ def _neighbours(case: Case) -> Iterator[Fact]:
         yield case.speaker.fact("tick before", case.facts.place.before)
     if case.facts.place.after is not None:
         yield case.speaker.fact("tick after", case.facts.place.after)
+
+
+def _calendar(case: Case) -> Words:
+    trigger, removed = own_trigger(case.facts.schedule), case.facts.place.removed
+    assert isinstance(trigger, Calendared)
+    assert removed is not None
+    names = some(trigger.refusing(removed), _MOST_NODES)
+    words = f"the tick of {case.speaker.time(removed)} does not run: the calendar {names} removes it"
+    moved_to = trigger.moved_to(removed)
+    evidence = [case.speaker.fact(f"the bare trigger has this tick: {trigger.bare}", removed)]
+    if moved_to is not None:
+        words += f", and it moves to {case.speaker.time(moved_to)}"
+    evidence += _neighbours(case)
+    return Words(words, evidence, f"to see its days: {case.speaker.command(f'calendars show {names}')}")
 
 
 def _clock_skipped(case: Case) -> Words:
@@ -429,6 +443,7 @@ _SCHEDULE: dict[Verdict, Callable[[Case], Words]] = {
     "paused": _paused,
     "finished": _finished,
     "no_tick": _no_tick,
+    "calendar": _calendar,
     "clock_skipped": _clock_skipped,
     "clock_repeated": _clock_repeated,
     "trigger_unknown": _trigger_unknown,

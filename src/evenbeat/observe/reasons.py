@@ -19,6 +19,7 @@ _SKIPPED: dict[Reason, str] = {
     "rescheduled": "passed over when the next run was moved",
     "deleted": "due when the schedule was deleted",
     "dependency": "a schedule that it waits for had not succeeded in time (after)",
+    "calendar": "removed by a calendar (skip, only)",
 }
 
 _WAITING: dict[WaitReason, str] = {

@@ -6,9 +6,10 @@ found. Most of the work is to read the rules of a time zone; the tests bound how
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from evenbeat.core.checks import check_whole
 from evenbeat.core.forecasts import (
@@ -21,7 +22,7 @@ from evenbeat.core.forecasts import (
 from evenbeat.core.instants import LAST, Instant, from_ms, read_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.observe.phrases import date_time, span, timespec
-from evenbeat.triggers import At, Cron, Every, OnSuccess, Trigger, parse_trigger
+from evenbeat.triggers import At, Calendared, Cron, Every, OnSuccess, Trigger, parse_trigger
 from evenbeat.triggers.base import check_text
 from evenbeat.triggers.clock_changes import coming_changes, effect
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
@@ -33,11 +34,15 @@ _YEARS_AHEAD = 100
 _AHEAD = _YEARS_AHEAD * 366 * 86_400_000
 
 
+Resolve: TypeAlias = Callable[[Calendared], Calendared]
+"""Returns a trigger with what its calendars contain."""
+
+
 class WrittenTrigger(NamedTuple):
     """A trigger as a schedule that was created at ``since`` would have it, and how to show it."""
 
-    trigger: Cron | Every | At | OnSuccess
-    written: Cron | Every | At | OnSuccess
+    trigger: Cron | Every | At | Calendared | OnSuccess
+    written: Cron | Every | At | Calendared | OnSuccess
     """The trigger as the user wrote it: ``H`` and the start of a period are still open."""
     zone: Zone
     """The zone to show dates in."""
@@ -52,7 +57,7 @@ def trigger_words(text: str, name: str) -> str:
         return str(error)
     # H becomes the value of this schedule. Other triggers stay as they are: the start that an interval gets
     # is different for each schedule.
-    return _words(trigger.bind(name, 0) if isinstance(trigger, Cron) else trigger)
+    return _words(trigger.bind(name, 0) if isinstance(_bare(trigger), Cron) else trigger)
 
 
 # The words of a cron take up to 50 us to find, and 0.6 us to find again. A page has 50 triggers, and 100,000
@@ -62,6 +67,8 @@ def _words(trigger: Trigger) -> str:
     if isinstance(trigger, Every) and trigger.start is None and trigger.period:
         # It counts from the creation of the schedule, which the trigger does not know.
         return explain_period(trigger.period) + explain_bounds(None, trigger.until)
+    if isinstance(trigger, Calendared) and isinstance(trigger.bare, Every):
+        return _words(trigger.bare) + trigger.words()
     return trigger.explain()
 
 
@@ -84,12 +91,23 @@ def coming_ticks(trigger: Trigger, first: Instant | None, count: int) -> list[In
     return found
 
 
+def _bare(trigger: Cron | Every | At | Calendared | OnSuccess) -> Cron | Every | At | OnSuccess:
+    return trigger.bare if isinstance(trigger, Calendared) else trigger
+
+
 def read_written(
-    text: str, *, tz: str | None, since: datetime | str | None, name: str | None, now: Instant
+    text: str,
+    *,
+    tz: str | None,
+    since: datetime | str | None,
+    name: str | None,
+    now: Instant,
+    resolve: Resolve | None = None,
 ) -> WrittenTrigger:
     """Return the trigger of a text; ``InvalidTrigger``, with the position, if it is not valid.
 
     ``tz`` is the zone of a cron without one of its own; for other triggers, the zone of the dates.
+    ``resolve`` reads the calendars that it names.
     """
     check_text(text)
     if len(text) > LONGEST_TEXT:
@@ -102,20 +120,23 @@ def read_written(
         written = parse_trigger(f"{text} tz={asked.key}")
     else:
         written = parse_trigger(text)
-    if isinstance(written, Cron):
-        if asked is not None and written.zone is not asked:
+    bare = _bare(written)
+    if isinstance(written, Calendared) and resolve is not None:
+        written = resolve(written)
+    if isinstance(bare, Cron):
+        if asked is not None and bare.zone is not asked:
             raise InvalidValue(
                 f"tz {asked.key} contradicts tz={own} in the expression",
                 field="tz",
                 value=tz,
                 hint="give the zone once",
             )
-        zone = written.zone
+        zone = bare.zone
     else:
         zone = asked or read_zone(own or "UTC")
     start = now if since is None else read_instant(since, "since", zone.info)
     # Without a name, H stays H.
-    is_open = isinstance(written, Cron) and name is None
+    is_open = isinstance(bare, Cron) and name is None
     trigger = written if is_open else written.bind(name or "", start)
     return WrittenTrigger(trigger, written, zone, start)
 
@@ -128,18 +149,20 @@ def explain_trigger(
     tz: str | None = None,
     since: datetime | str | None = None,
     name: str | None = None,
+    resolve: Resolve | None = None,
 ) -> TriggerExplanation:
     """Return the trigger of a text in words, with its next ``count`` ticks after ``since``, or after now."""
     check_count(count)
-    asked = read_written(text, tz=tz, since=since, name=name, now=now)
+    asked = read_written(text, tz=tz, since=since, name=name, now=now, resolve=resolve)
     trigger, zone = asked.trigger, asked.zone
+    bare = _bare(trigger)
     instants = coming_ticks(trigger, trigger.next_ms(asked.since), count)
     notes = _open_parts(asked.written, name)
     if len(instants) < count:
         notes.append(_why_no_more(asked, instants[-1] if instants else None))
     until = None if isinstance(trigger, (At, OnSuccess)) else trigger.until
     return TriggerExplanation(
-        kind=_kind(trigger),
+        kind=_kind(bare),
         trigger=str(trigger),
         written=str(asked.written),
         words=trigger.explain(),
@@ -150,7 +173,7 @@ def explain_trigger(
             TriggerTick(
                 at=from_ms(tick, zone.info),
                 away=timedelta(milliseconds=tick - asked.since),
-                note=trigger.note(tick) if isinstance(trigger, Cron) else None,
+                note=trigger.note(tick) if isinstance(trigger, (Cron, Calendared)) else None,
             )
             for tick in instants
         ),
@@ -166,7 +189,7 @@ def _kind(trigger: Cron | Every | At | OnSuccess) -> TriggerKind:
 
 
 def _clock_changes(asked: WrittenTrigger) -> list[TriggerClockChange]:
-    trigger = asked.trigger
+    trigger = _bare(asked.trigger)
     if not isinstance(trigger, Cron):
         return []
     begin = asked.since if trigger.start is None else max(asked.since, trigger.start)
@@ -183,7 +206,8 @@ def _clock_changes(asked: WrittenTrigger) -> list[TriggerClockChange]:
     ]
 
 
-def _open_parts(written: Cron | Every | At | OnSuccess, name: str | None) -> list[str]:
+def _open_parts(given: Cron | Every | At | Calendared | OnSuccess, name: str | None) -> list[str]:
+    written = _bare(given)
     if isinstance(written, Cron) and written.expression.hashed and name is None:
         return ["H depends on the schedule's name: give the name to see its real ticks"]
     if isinstance(written, Every) and written.start is None:
@@ -198,6 +222,8 @@ def _why_no_more(asked: WrittenTrigger, last: Instant | None) -> str:
         return f"no ticks of its own: each success of {trigger.schedule} starts a run"
     if last is not None and trigger.next_ms(last) is not None:
         return f"more ticks follow: only those of {_YEARS_AHEAD} years are shown"
+    if isinstance(trigger, Calendared) and trigger.bare.next_ms(last or since) is not None:
+        return f"no more ticks: the calendars ({', '.join(trigger.names)}) leave none"
     if isinstance(trigger, At) or (isinstance(trigger, Every) and trigger.period == 0):
         if last is not None:
             return "no more ticks: it runs once"

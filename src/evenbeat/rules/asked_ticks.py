@@ -9,7 +9,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules.accounts import trigger_since
 from evenbeat.rules.ticks import own_trigger, spread_delay
-from evenbeat.triggers import Cron, Trigger
+from evenbeat.triggers import Calendared, Cron, Trigger
 
 MINUTE = 60_000
 ClockEffect: TypeAlias = Literal["skipped", "repeated"]
@@ -33,6 +33,8 @@ class Place(NamedTuple):
     before: Instant | None = None
     after: Instant | None = None
     clock: ClockEffect | None = None
+    removed: Instant | None = None
+    """A tick of the bare trigger in that time that a calendar removed."""
 
 
 def locate(schedule: ScheduleRecord, asked: Asked) -> Place:
@@ -50,7 +52,12 @@ def locate(schedule: ScheduleRecord, asked: Asked) -> Place:
     if tick is None and clock is None and delay:
         started = trigger.next_ms(asked.at - delay - 1)
         tick = started if started is not None and started < asked.until - delay else None
-    return beside(schedule, trigger, asked.at if tick is None else tick)._replace(tick=tick, clock=clock)
+    removed = None
+    if tick is None and isinstance(trigger, Calendared):
+        removed = trigger.bare.next_ms(asked.at - 1)
+        removed = removed if removed is not None and removed < asked.until else None
+    place = beside(schedule, trigger, asked.at if tick is None else tick)
+    return place._replace(tick=tick, clock=clock, removed=removed)
 
 
 def present_tick(schedule: ScheduleRecord, now: Instant) -> Place:

@@ -31,6 +31,7 @@ from evenbeat.errors import (
     ScheduleTooNew,
     shown,
 )
+from evenbeat.rules.calendars import bare_trigger, check_ticks, recalendared, removed_until
 from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.firing import (
@@ -44,8 +45,8 @@ from evenbeat.rules.firing import (
 )
 from evenbeat.rules.inheritance import inheritance_of, write_inheritance
 from evenbeat.rules.templates import inherit
-from evenbeat.rules.ticks import readable_trigger, trigger_of
-from evenbeat.triggers import At, Every, parse_trigger
+from evenbeat.rules.ticks import readable_trigger, trigger_of, with_copies
+from evenbeat.triggers import At, Calendared, Every, parse_trigger
 
 # A change that finds a backlog adds about this many of its runs in one step.
 RUNS_A_CHANGE = 500
@@ -79,6 +80,8 @@ def create(
         followers="" if previous is None else previous.followers,
     )
     made = _with_first_tick(made, now if start is None else max(now, start - 1))
+    if made.calendars:
+        check_ticks(made, made.next_tick)
     # Successes of the deleted schedule that have not fired yet are recorded as skipped.
     return Planned(made if previous is None else _replanned(made, now))
 
@@ -111,11 +114,18 @@ def reset(
     now: Instant,
     active: tuple[Active, ...] = (),
     template: Mapping[str, Any] | None = None,
+    calendars: str | None = None,
 ) -> Planned | None:
     """Change the schedule back to its last declaration; None if nothing differs.
 
-    ``template`` has the options of the template that the declaration names.
+    ``template`` has the options of the template that the declaration names, ``calendars`` the copies for the
+    trigger of ``declared_fields``.
     """
+    return change(schedule, declared_fields(schedule, template), now, active, calendars)
+
+
+def declared_fields(schedule: ScheduleRecord, template: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fields of the last declaration, with what it inherits from its template."""
     if not schedule.declared:
         raise InvalidValue(
             f"schedule {schedule.name} was never declared",
@@ -131,13 +141,20 @@ def reset(
             fields["template"] = write_inheritance(replace(inheritance, base={"trigger": None}))
         whole = inherit(replace(schedule, **fields), inheritance.name, template or {})
         fields = {each: getattr(whole, each) for each in fields}
-    return change(schedule, fields, now, active)
+    return fields
 
 
 def change(
-    schedule: ScheduleRecord, fields: dict[str, Any], now: Instant, active: tuple[Active, ...] = ()
+    schedule: ScheduleRecord,
+    fields: dict[str, Any],
+    now: Instant,
+    active: tuple[Active, ...] = (),
+    calendars: str | None = None,
 ) -> Planned | None:
-    """Change some fields of the definition; None if they have these values already."""
+    """Change some fields of the definition; None if they have these values already.
+
+    ``calendars`` are the copies of those that a new trigger names; None keeps the row's.
+    """
     unknown = set(fields) - set(DEFINITION)
     if unknown:
         raise InvalidValue(
@@ -147,18 +164,21 @@ def change(
             hint=f"there are {', '.join(DEFINITION)}",
         )
     _check_exists(schedule)
-    return _change(schedule, _checked(replace(schedule, **fields)), now, active)
+    copies = {} if calendars is None else {"calendars": calendars}
+    return _change(schedule, _checked(replace(schedule, **fields, **copies)), now, active)
 
 
 def _change(
     schedule: ScheduleRecord, wanted: ScheduleRecord, now: Instant, active: tuple[Active, ...]
 ) -> Planned | None:
     """Give the schedule the definition of ``wanted``; None if it has it already."""
-    fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared")}
+    fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared", "calendars")}
     before = readable_trigger(schedule)
     # An active row without a next tick has lost it: the first tick of the trigger is computed again.
     is_lost = schedule.state == "active" and schedule.next_tick is None and not is_on_success(schedule)
-    same_trigger = parse_trigger(wanted.trigger) == before and not is_lost
+    same_trigger = with_copies(wanted.trigger, wanted.calendars) == before and not is_lost
+    # Other calendars of the same trigger: the phase stays.
+    same_rule = same_trigger or (before is not None and not is_lost and _is_same_rule(schedule, wanted))
     if same_trigger:
         fields["trigger"] = schedule.trigger
     # Writing a quarantined row again wakes it up, even with the same values.
@@ -174,9 +194,19 @@ def _change(
             passed = skip_until(planned.schedule, now + 1, "paused", now)
             planned = planned._replace(skipped=planned.skipped + passed.skipped)
             changed = replace(changed, next_tick=passed.schedule.next_tick)
+        if schedule.calendars and before is not None:
+            # The old calendars' removed ticks so far: later, they are not known.
+            old = replace(planned.schedule, next_tick=changed.next_tick)
+            planned = planned._replace(skipped=planned.skipped + removed_until(old, now))
         watermark = changed.next_tick
-        # A new trigger makes a finished schedule active again, too.
-        changed = _with_first_tick(replace(changed, anchor=now), now)
+        if same_rule:
+            passed_by = replace(planned.schedule, next_tick=watermark)
+            changed = recalendared(passed_by, changed, now)
+        else:
+            # A new trigger makes a finished schedule active again, too.
+            changed = _with_first_tick(replace(changed, anchor=now), now)
+        if changed.calendars and not same_rule:
+            check_ticks(changed, changed.next_tick)
         if watermark is None or (changed.next_tick or watermark) < watermark or is_on_success(changed):
             # The new trigger may have ticks before the watermark, which must get new identities. Successes
             # that were recorded for an earlier trigger must not fire.
@@ -185,6 +215,18 @@ def _change(
         # The reason why it waits may be gone: ``plan`` decides again when the tick is due.
         changed = replace(changed, wake_at=changed.next_tick)
     return planned._replace(schedule=_revised(changed, now))
+
+
+def _is_same_rule(schedule: ScheduleRecord, wanted: ScheduleRecord) -> bool:
+    return parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
+
+
+def copy_calendars(
+    schedule: ScheduleRecord, copies: str, now: Instant, active: tuple[Active, ...] = ()
+) -> Planned | None:
+    """Give the schedule new copies of its calendars; None if it has these already."""
+    _check_readable(schedule)
+    return _change(schedule, replace(schedule, calendars=copies), now, active)
 
 
 def pause(
@@ -462,9 +504,17 @@ def _combined(first: Planned, then: Planned) -> Planned:
 
 
 def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
-    """Check the fields, and return the schedule with the canonical texts of its trigger and dependency."""
+    """Check the fields, and return the schedule with the canonical texts of its trigger and dependency, and
+    with copies of its calendars only if it names some."""
     trigger = parse_trigger(check_schedule(wanted).trigger)
-    checked = replace(wanted, trigger=str(trigger), after=read_after(wanted.after))
+    copies = wanted.calendars
+    if not isinstance(trigger, Calendared):
+        copies = ""
+    elif not copies and trigger.copies is not None:
+        copies = trigger.copies.text  # all are built in
+    elif not copies:
+        trigger.next_ms(0)  # refuses a calendar that is not known
+    checked = replace(wanted, trigger=str(trigger), after=read_after(wanted.after), calendars=copies)
     if checked.after and is_on_success(checked):
         raise InvalidValue(
             f"after {shown(checked.after)} has no effect on a schedule that fires {checked.trigger}",
@@ -477,7 +527,7 @@ def _checked(wanted: ScheduleRecord) -> ScheduleRecord:
 
 def _anchor(wanted: ScheduleRecord, now: Instant, start: Instant) -> Instant:
     """Return from when the trigger of a new schedule counts that starts at ``start``."""
-    trigger = parse_trigger(wanted.trigger)
+    trigger = bare_trigger(parse_trigger(wanted.trigger))
     if isinstance(trigger, Every) and trigger.start is None:
         return start - trigger.period  # an interval begins one period after its anchor
     return max(now, start - 1)

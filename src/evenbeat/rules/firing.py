@@ -12,6 +12,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.rates import Rate
 from evenbeat.core.records import CatchUpKind, Reason, Record, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import UnknownZone
+from evenbeat.rules.calendars import passed_rows
 from evenbeat.rules.dependencies import (
     NO_FACTS,
     PENDING,
@@ -242,7 +243,7 @@ def _fire_rest(
     )
     if not rest.runs:  # held by the catch-up rate
         return skipped._replace(schedule=replace(skipped.schedule, wake_at=rest.schedule.wake_at))
-    return rest._replace(skipped=(late, *rest.skipped))
+    return rest._replace(skipped=skipped.skipped + rest.skipped)
 
 
 def _catch_up_kind(schedule: ScheduleRecord) -> CatchUpKind:
@@ -442,6 +443,8 @@ def _advanced(
 ) -> Planned:
     """Return the plan with ``tick`` as the next tick; without one, the schedule is finished."""
     last_fire = now if runs else schedule.last_fire
+    if schedule.calendars:
+        skipped += passed_rows(schedule, runs, skipped, now)
     if tick is None:
         moved = replace(
             schedule,

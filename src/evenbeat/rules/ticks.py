@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import tzinfo
+from functools import lru_cache
 from hashlib import blake2b
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.errors import InvalidTrigger
-from evenbeat.triggers import At, Trigger, parse_trigger
+from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.triggers import At, Calendared, Trigger, parse_trigger
+from evenbeat.triggers.calendar_copies import read_copies
 
 
 def trigger_of(schedule: ScheduleRecord) -> Trigger:
@@ -28,13 +30,36 @@ def tick_run_id(schedule: ScheduleRecord, generation: int, tick: Instant) -> str
 
 def own_trigger(schedule: ScheduleRecord) -> Trigger:
     """Return the schedule's trigger, bound to its name and start, without a tick that a user has moved."""
-    return parse_trigger(schedule.trigger).bind(schedule.name, schedule.anchor)
+    return _stored(schedule).bind(schedule.name, schedule.anchor)
+
+
+def _stored(schedule: ScheduleRecord) -> Trigger:
+    if not schedule.calendars:
+        return parse_trigger(schedule.trigger)
+    return with_copies(schedule.trigger, schedule.calendars)
+
+
+# Rows repeat the same triggers and calendars, and the copy of a country's holidays takes 50 us to read.
+@lru_cache(maxsize=1 << 12)
+def with_copies(text: str, copies: str) -> Trigger:
+    """Return the trigger of a text with the copies of its calendars that a row keeps."""
+    trigger = parse_trigger(text)
+    if not copies or not isinstance(trigger, Calendared):
+        return trigger
+    try:
+        return trigger.resolved(read_copies(copies))
+    except InvalidTrigger:
+        raise
+    except InvalidValue as error:
+        raise InvalidTrigger(
+            text, f": {error.problem}", field="calendars", value=error.value, hint=error.hint
+        ) from None
 
 
 def readable_trigger(schedule: ScheduleRecord) -> Trigger | None:
     """Return the trigger as it is stored; None if it can't be read on this machine."""
     try:
-        return None if schedule.damage else parse_trigger(schedule.trigger)
+        return None if schedule.damage else _stored(schedule)
     except InvalidTrigger:
         return None
 

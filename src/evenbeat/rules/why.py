@@ -229,6 +229,8 @@ def _matches_trigger(facts: TickFacts) -> Finding | None:
         return Finding("clock_skipped", facts.run)
     if facts.place.tick is not None:
         return None
+    if facts.place.removed is not None:
+        return Finding("calendar")
     if facts.place.clock == "repeated":
         return Finding("clock_repeated")
     if facts.asked is None and is_on_success(facts.schedule):

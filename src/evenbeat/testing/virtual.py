@@ -103,6 +103,7 @@ class VirtualScheduler:
         self.tokens = app.tokens
         self.limits = app.limits
         self.templates = app.templates
+        self.calendars = app.calendars
         self.enqueue = app.enqueue
         self.enqueue_many = app.enqueue_many
         self.queues = app.queues

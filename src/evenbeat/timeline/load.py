@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from evenbeat.core.instants import LAST, Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.timeline.numpy_columns import Owners
+from evenbeat.timeline.one_by_one import ShiftedTrigger
 from evenbeat.timeline.plan import Plan
-from evenbeat.triggers import At, Cron, Every, Trigger
+from evenbeat.triggers import At, Calendared, Cron, Every, Trigger
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Positions: TypeAlias = npt.NDArray[np.intp]
@@ -149,7 +150,9 @@ def _as_it_fires(schedule: Expected, start: Instant, next_ticks: _NextTicks) -> 
     following = trigger.next_ms(resumed)
     if following is None:
         return found
-    return [*found, replace(trigger, start=following) if isinstance(trigger, (Cron, Every)) else trigger]
+    if isinstance(trigger, (Cron, Every)):
+        return [*found, replace(trigger, start=following)]
+    return [*found, ShiftedTrigger(trigger, following) if isinstance(trigger, Calendared) else trigger]
 
 
 def _delayed(trigger: Trigger, delay: int) -> Trigger | None:
@@ -161,6 +164,10 @@ def _delayed(trigger: Trigger, delay: int) -> Trigger | None:
     if isinstance(trigger, Every):
         until = None if trigger.until is None else min(LAST, trigger.until + delay)
         return Every(trigger.period, (trigger.start or 0) + delay, until)
+    if isinstance(trigger, ShiftedTrigger):
+        return ShiftedTrigger(trigger.trigger, trigger.since, delay)
+    if isinstance(trigger, Calendared):
+        return ShiftedTrigger(trigger, FIRST, delay)
     return None
 
 

@@ -19,10 +19,13 @@ from evenbeat.errors import InvalidValue, shown
 from evenbeat.timeline.crontable import Bits, CronTable, Flags, Rows
 from evenbeat.timeline.intervals import Intervals
 from evenbeat.timeline.numpy_columns import Owners, Times
+from evenbeat.timeline.one_by_one import OneByOne, ShiftedTrigger
 from evenbeat.timeline.snapshot import Id, Snapshot
-from evenbeat.triggers import At, Cron, Every, Trigger
+from evenbeat.triggers import At, Calendared, Cron, Every, Trigger
 
 _MINUTE = 60_000
+# The row of a schedule whose ticks are found one by one.
+_ALONE = -2
 # Rows that are unpacked at once: 8 MB.
 _CHUNK = 1 << 14
 
@@ -73,16 +76,21 @@ class Plan(Generic[Id]):
         triggers = [trigger for _, trigger in pairs]
         rows_of: dict[Cron, int] = {}
         intervals: list[Every | At] = []
+        others: list[Trigger] = []
         rows = np.full(len(triggers), -1, np.int64)
         for at, trigger in enumerate(triggers):
             if isinstance(trigger, Cron):
                 rows[at] = rows_of.setdefault(trigger, len(rows_of))
             elif isinstance(trigger, (Every, At)):
                 intervals.append(trigger)
+            elif isinstance(trigger, (Calendared, ShiftedTrigger)):
+                rows[at] = _ALONE
+                others.append(trigger)
             else:
                 raise InvalidValue(f"{shown(trigger)} is not a trigger", field="trigger", value=trigger)
         self._table = CronTable(list(rows_of))
-        self._intervals = Intervals(intervals, np.flatnonzero(rows < 0).astype(np.uint32))
+        self._intervals = Intervals(intervals, np.flatnonzero(rows == -1).astype(np.uint32))
+        self._others = OneByOne(others, np.flatnonzero(rows == _ALONE).astype(np.uint32))
         cron = rows >= 0
         has_seconds = np.zeros(len(rows), np.bool_)
         has_seconds[cron] = self._table.has_seconds[rows[cron]]
@@ -101,11 +109,13 @@ class Plan(Generic[Id]):
         snapshot's ``end`` says so.
         """
         start, end = _clamped(start, end)
-        if limit is not None and self._at_most(end - start) > limit:
+        if limit is not None and self._at_most(end - start) + self._others.at_most(start, end) > limit:
             end = self._fitting(start, end, limit)
         stamps: list[int] = []
         found: list[Owners] = []
         extras = [self._intervals.between(start, end), self.irregular(start, end)]
+        if len(self._others):
+            extras.append(self._others.between(start, end))
         for first, minutes, ticking in self._table.segments(start, end):
             if len(self._by_second.rows):
                 extras.append(self._expand(first, ticking))
@@ -143,6 +153,7 @@ class Plan(Generic[Id]):
         ``work`` bounds the counting of intervals: beyond it, they are estimated by their mean rates.
         """
         counts, estimated = self._intervals.per_minute(first, last, work)
+        estimated += self._others.add_per_minute(counts, first, last)
         window = (first * _MINUTE, last * _MINUTE)
         # As floats, exact to 2 ** 53: numpy multiplies integers without BLAS, some ten times slower.
         weights = (self._users * self._table.ticks_a_minute).astype(np.float64)
@@ -170,6 +181,7 @@ class Plan(Generic[Id]):
         for owned in (self._by_minute, self._by_second):
             counts[owned.owners] = by_row[owned.rows]
         self._intervals.add_counts(counts, start, end)
+        self._others.add_counts(counts, start, end)
         return counts
 
     def ticks_a_minute(self, since: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -9,7 +9,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.timeline.extra import has_numpy
-from evenbeat.timeline.one_by_one import OneByOne
+from evenbeat.timeline.plain_plan import PlainPlan
 from evenbeat.timeline.snapshot import Id, Snapshot
 from evenbeat.triggers import Trigger
 
@@ -41,8 +41,8 @@ class Timeline(Generic[Id]):
         self.policy = RebuildPolicy() if policy is None else policy
         self.snapshot: Snapshot[Id] = Snapshot([], [], [])
         """The current snapshot. Keep it in a variable to ask several questions of the same state."""
-        self._plan: Plan[Id] | OneByOne[Id] | None = None
-        self._built_from: Plan[Id] | OneByOne[Id] | None = None
+        self._plan: Plan[Id] | PlainPlan[Id] | None = None
+        self._built_from: Plan[Id] | PlainPlan[Id] | None = None
         self._built_at: Instant = 0
 
     def schedule(self, schedules: Iterable[tuple[Id, Trigger]]) -> None:
@@ -51,7 +51,7 @@ class Timeline(Generic[Id]):
         The next ``step`` builds the snapshot. Safe from any thread.
         """
         if not has_numpy():
-            self._plan = OneByOne(schedules)
+            self._plan = PlainPlan(schedules)
             return
         from evenbeat.timeline.plan import Plan
 

@@ -2,6 +2,7 @@
 
 from evenbeat.triggers.at import At, at
 from evenbeat.triggers.base import Trigger
+from evenbeat.triggers.calendared import Calendared
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.on_success import OnSuccess, on_success_of
@@ -9,6 +10,7 @@ from evenbeat.triggers.text import check_trigger, parse_trigger
 
 __all__ = [
     "At",
+    "Calendared",
     "Cron",
     "Every",
     "OnSuccess",

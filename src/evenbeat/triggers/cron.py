@@ -10,7 +10,7 @@ wall clock and UTC differ by a constant. What happens at its edges is the rule:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Literal
@@ -18,6 +18,8 @@ from typing import Any, Literal
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.triggers.base import Trigger, check_text
+from evenbeat.triggers.calendar_options import with_calendars
+from evenbeat.triggers.calendared import Calendared, Move
 from evenbeat.triggers.every import Every, every, read_every_macro
 from evenbeat.triggers.expression import Expression, parse_expression
 from evenbeat.triggers.fields import HOUR
@@ -226,6 +228,19 @@ class Cron(Trigger, frozen=True, cache_hash=True):
             return f"{clock(second + offset)} comes twice on this day: first pass"
         return None
 
+    def label_of(self, tick: Instant) -> int:
+        """Return the wall-clock time that a tick stands for, as the seconds that it would have in UTC.
+
+        For a tick right after a gap, that is the time in the gap.
+        """
+        second = tick // 1000
+        lo, _, offset, before, _ = self.zone.window(second)
+        if second == lo and offset > before and self.gap == "shift":
+            label = self.expression.at_or_after(lo + before)
+            if label is not None and label < lo + offset:
+                return label
+        return second + offset
+
     def bind(self, name: str, since: Instant) -> Cron:
         if not self.expression.hashed:
             return self
@@ -255,7 +270,10 @@ def cron(
     days: DayFields | None = None,
     start: datetime | str | None = None,
     until: datetime | str | None = None,
-) -> Cron | Every:
+    skip: str | Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
+    move: Move | None = None,
+) -> Cron | Every | Calendared:
     """Return a trigger with ticks at the times that a cron expression matches on the wall clock of ``tz``.
 
     Five fields, or six with seconds first, or a macro such as ``@daily``; docs/cron.md has the
@@ -263,6 +281,10 @@ def cron(
     does; by default fixed times are shifted and run once, wildcards follow real time. ``days="both"``
     wants days that match the day of month and the day of week; the default, ``either``, is cron's
     rule. ``start`` and ``until`` are inclusive. ``@every 10s`` gives an ``Every``.
+
+    ``skip`` and ``only`` name calendars: ticks are in all of ``only``, and in none of ``skip``. ``move``
+    (skip, next, previous) says what becomes of another tick: it is left out, or moves to the same time on
+    the next or the previous day that is free.
     """
     check_text(expression)
     if "=" in expression:
@@ -292,6 +314,9 @@ def cron(
             every_macro,
             start=None if first is None else from_ms(first),
             until=None if last is None else from_ms(last),
+            skip=skip,
+            only=only,
+            move=move,
         )
     both = days is not None and _one_of("days", days, _DAY_FIELDS) == "both"
     compiled = parse_expression(expression, both=both)
@@ -305,7 +330,7 @@ def cron(
         last,
     )
     _check_ticks(trigger, expression)
-    return trigger
+    return with_calendars(trigger, skip, only, move)
 
 
 # A schedule is bound again whenever it fires, and all of them for each forecast: 0.1 us instead of 25 us.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import overload
 
 from evenbeat.core.durations import Duration, read_duration, write_duration
 from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.triggers.base import Trigger
+from evenbeat.triggers.calendar_options import with_calendars
+from evenbeat.triggers.calendared import Calendared, Move
 from evenbeat.triggers.words import explain_bounds, explain_period
 
 _MACRO = "@every"
@@ -78,14 +82,35 @@ class Every(Trigger, frozen=True, cache_hash=True):
         return " ".join(["every", write_duration(self.period), *filter(None, options)])
 
 
+@overload
 def every(
     period: Duration, *, start: datetime | str | None = None, until: datetime | str | None = None
-) -> Every:
+) -> Every: ...
+@overload
+def every(
+    period: Duration,
+    *,
+    start: datetime | str | None = None,
+    until: datetime | str | None = None,
+    skip: str | Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
+    move: Move | None = None,
+) -> Every | Calendared: ...
+def every(
+    period: Duration,
+    *,
+    start: datetime | str | None = None,
+    until: datetime | str | None = None,
+    skip: str | Sequence[str] | None = None,
+    only: str | Sequence[str] | None = None,
+    move: Move | None = None,
+) -> Every | Calendared:
     """Return a trigger with ticks at a fixed period of real time: ``every("10m")``,
     ``every(timedelta(hours=6))``.
 
     A bare number is seconds. ``start`` is the first tick and fixes the phase; ``until`` is inclusive.
-    A period of 0 means once, at ``start``. Clock changes do not matter: a day is 24 hours.
+    A period of 0 means once, at ``start``. Clock changes do not matter: a day is 24 hours. ``skip`` and
+    ``only`` name calendars, as for ``cron``; without a zone of its own, a calendar counts days of UTC.
     """
     ms = read_duration(period, "every")
     first = None if start is None else read_instant(start, "start")
@@ -104,7 +129,9 @@ def every(
             value=until,
             hint="the first tick would never come",
         )
-    return Every(ms, first, last)
+    found = with_calendars(Every(ms, first, last), skip, only, move)
+    assert isinstance(found, (Every, Calendared))
+    return found
 
 
 def read_every_macro(text: str) -> str | None:

@@ -87,6 +87,11 @@ class Expression(msgspec.Struct, frozen=True, cache_hash=True):
         """Whether there is a wildcard in minute or hour (one in seconds alone does not count)."""
         return self.minute_star or self.hour_star
 
+    @property
+    def times_a_day(self) -> int:
+        """How many times of a day match."""
+        return self.hours.bit_count() * self.minutes.bit_count() * self.seconds.bit_count()
+
     def at_or_after(self, label: int) -> int | None:
         """Return the first matching label at or after ``label``."""
         day, second = divmod(label, _DAY)

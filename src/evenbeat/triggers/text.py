@@ -14,6 +14,7 @@ from typing import Any
 from evenbeat.errors import InvalidTrigger, InvalidValue, UnknownTriggerZone, UnknownZone, shown
 from evenbeat.triggers.at import At, at
 from evenbeat.triggers.base import Trigger, check_text
+from evenbeat.triggers.calendared import Calendared
 from evenbeat.triggers.cron import Cron, cron
 from evenbeat.triggers.every import Every, every
 from evenbeat.triggers.expression import LONGEST_TEXT, too_long
@@ -21,8 +22,9 @@ from evenbeat.triggers.on_success import OnSuccess, on_success_of
 
 _EVERY_CALL = re.compile(r'every\("([^"]*)"\)')
 _OPTION = re.compile(r"[^\s=]*=\S*")
-_CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until")
-_EVERY_OPTIONS = ("start", "until")
+_CALENDAR_OPTIONS = ("skip", "only", "move")
+_CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until", *_CALENDAR_OPTIONS)
+_EVERY_OPTIONS = ("start", "until", *_CALENDAR_OPTIONS)
 _AT_OPTIONS = ("tz",)
 
 
@@ -41,7 +43,7 @@ def check_trigger(value: object, field: str) -> object:
 
 # Rows of a store repeat the same texts: one immutable trigger serves them all. A text takes up to 3 KB.
 @lru_cache(maxsize=1 << 14)
-def parse_trigger(text: str) -> Cron | Every | At | OnSuccess:
+def parse_trigger(text: str) -> Cron | Every | At | Calendared | OnSuccess:
     """Return the trigger of a text. ``parse_trigger(str(trigger)) == trigger`` for every trigger."""
     check_text(text)
     if len(text) > LONGEST_TEXT:
@@ -63,7 +65,7 @@ def parse_trigger(text: str) -> Cron | Every | At | OnSuccess:
         ) from None
 
 
-def _parse(text: str) -> Cron | Every | At | OnSuccess:
+def _parse(text: str) -> Cron | Every | At | Calendared | OnSuccess:
     # Blanks replace the options, so that positions in the rule are positions in the text.
     rule = _OPTION.sub(lambda option: " " * len(option[0]), text).rstrip() if "=" in text else text
     words = rule.split()
@@ -73,7 +75,8 @@ def _parse(text: str) -> Cron | Every | At | OnSuccess:
     if kind in ("every", "@every"):
         if len(words) == 1:
             raise InvalidTrigger(text, " has no period", field="every", value=kind, hint=f"write {kind} 10m")
-        return every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
+        found: Every | Calendared = every(" ".join(words[1:]), **_options(text, _EVERY_OPTIONS))
+        return found
     if kind == "on":
         return _on_success(text, words)
     return cron(rule, **_options(text, _CRON_OPTIONS))

@@ -154,7 +154,7 @@ export interface BackfillPlan {
 export interface BackfillTick {
   tick: string;
   state: "cancelled" | "failed" | "none" | "queued" | "running" | "skipped" | "succeeded" | "unknown";
-  reason: "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
+  reason: "calendar" | "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
   run: string | null;
   is_made: boolean;
 }
@@ -224,6 +224,39 @@ export interface BulkSchedulesResult {
   refused: RefusedItem[];
   more: boolean;
   sample: Schedule[];
+}
+
+export interface Calendar {
+  name: string;
+  tenant: string;
+  days: string[];
+  weekly: string[];
+  without: string[];
+  tz: string | null;
+  country: string | null;
+  subdivision: string | null;
+  events: number;
+  covers_until: string | null;
+  built_in: boolean;
+  words: string;
+  updated_at: string | null;
+  updated_by: string | null;
+  schedules: string[];
+  replanned: number;
+}
+
+export interface CalendarDay {
+  day: string;
+  weekday: string;
+  times: string[];
+}
+
+export interface CalendarDays {
+  items: CalendarDay[];
+}
+
+export interface Calendars {
+  items: Calendar[];
 }
 
 export interface ChangeWarning {
@@ -774,6 +807,8 @@ export interface Preview {
   /** RFC 3339, or a duration from now, like 2h. */
   since?: string;
   name?: string;
+  /** Whose calendars the trigger names. */
+  tenant?: string;
 }
 
 /** The body of every answer that reports an error. */
@@ -1208,7 +1243,7 @@ export interface SkippedTicks {
   first: string;
   last: string;
   count: number;
-  reason: "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled";
+  reason: "calendar" | "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled";
   recorded_at: string;
   run: string | null;
 }
@@ -1385,6 +1420,21 @@ export interface WantedApply {
   adopt?: boolean;
 }
 
+/** What a calendar contains: at least one of days, weekly, country and ics. */
+export interface WantedCalendar {
+  days?: string[];
+  weekly?: string[];
+  without?: string[];
+  /** An IANA name; by default each schedule's. */
+  tz?: string | null;
+  /** Its holidays: `US`. */
+  country?: string | null;
+  /** A part of the country: `CA`. */
+  subdivision?: string | null;
+  /** The text of a file in the iCalendar format. */
+  ics?: string | null;
+}
+
 /** A limit to set: at least one of task, queue, tenant and key, and one of concurrency and rate. */
 export interface WantedLimit {
   task?: string | null;
@@ -1502,7 +1552,7 @@ export interface WantedToken {
 }
 
 export interface Why {
-  verdict: "busy" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "dependency" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run" | "waits_for_success";
+  verdict: "busy" | "calendar" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "dependency" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run" | "waits_for_success";
   sentence: string;
   evidence: Fact[];
   remedy: string | null;
@@ -1774,6 +1824,52 @@ export interface Operations {
     };
     body: BulkSchedules;
     answer: BulkSchedulesResult;
+  };
+  /** List the calendars, the built-in ones first. */
+  "GET /calendars": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Calendars;
+  };
+  /** Delete a calendar that no schedule uses. */
+  "DELETE /calendars/{name}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: undefined;
+  };
+  /** Return a calendar, with the schedules that use it. */
+  "GET /calendars/{name}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: Calendar;
+  };
+  /** Create a calendar, or replace what it contains: the schedules that use it are planned anew. */
+  "POST /calendars/{name}": {
+    query: {
+      tenant?: string;
+    };
+    body: WantedCalendar | undefined;
+    answer: Calendar;
+  };
+  /** List the days of a calendar among the ``count`` days from ``since``. */
+  "GET /calendars/{name}/days": {
+    query: {
+      tenant?: string;
+      /** `2026-12-01`; by default today. */
+      since?: string;
+      /** Of so many days. */
+      count?: number;
+      /** An IANA name; by default the trigger's zone. */
+      tz?: string;
+    };
+    body: undefined;
+    answer: CalendarDays;
   };
   /** Check the store, and whether nodes work on it; each finding says what to do. */
   "GET /doctor": {

@@ -14,6 +14,7 @@ export const PAGES: PageEntry[] = [
   { path: "templates", title: "Templates", load: async () => (await import("../pages/templates/index")).TemplatesPage, more: true },
   { path: "plan", title: "Plan", load: async () => (await import("../pages/plan/index")).PlanPage, more: true },
   { path: "limits", title: "Limits", load: async () => (await import("../pages/limits/index")).LimitsPage, more: true },
+  { path: "calendars", title: "Calendars", load: async () => (await import("../pages/calendars/index")).CalendarsPage, more: true },
   { path: "tenants", title: "Tenants", load: async () => (await import("../pages/tenants/index")).TenantsPage, more: true },
   { path: "order", title: "Retention and repair", load: async () => (await import("../pages/order/index")).OrderPage, more: true },
   { path: "audit", title: "Audit", load: async () => (await import("../pages/audit/index")).AuditPage, more: true },

@@ -59,7 +59,7 @@ class BulkCalls(ScheduleCalls):
 
     def _plan_update(self, row: ScheduleRecord, changed: ScheduleChanges, now: Instant) -> Planned | None:
         fields = changed_fields(self._session, row, changed)
-        return rules.change(row, fields, now, self._rows.active(row))
+        return self._rows.changed(row, fields, now)
 
     def pause_all(
         self,

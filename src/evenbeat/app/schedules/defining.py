@@ -111,7 +111,7 @@ class DefinitionCalls(ScheduleCalls):
             fields = changed_fields(self._session, row, changed)
             if "task" in changed:
                 warnings = task_warnings(self._session, fields["task"])
-            if attempt.write(changes.change(row, fields, attempt.now, self._rows.active(row))):
+            if attempt.write(self._rows.changed(row, fields, attempt.now)):
                 break
         made = written(attempt.view)
         if "template" in changed or "inherit" in changed:
@@ -123,7 +123,9 @@ class DefinitionCalls(ScheduleCalls):
         for attempt in self._tries(name, "reset", tenant, if_revision):
             row = attempt.existing()
             template = self._declared_template(row)
-            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row), template)):
+            trigger = changes.declared_fields(row, template)["trigger"]
+            copies = self._rows.copies(row.tenant, trigger)
+            if attempt.write(changes.reset(row, attempt.now, self._rows.active(row), template, copies)):
                 break
         return written(attempt.view)
 

@@ -15,12 +15,13 @@ from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.instants import from_ms, read_instant
 from evenbeat.core.records import ScheduleState
 from evenbeat.core.results import Schedule, ScheduleStats
+from evenbeat.node.calendar_copies import resolved
 from evenbeat.observe import views
 from evenbeat.observe.trigger_explanations import check_count, coming_ticks
 from evenbeat.rules.ticks import trigger_of, upcoming_tick
 from evenbeat.stores.base import ScheduleQuery, check_limit
 from evenbeat.tasks.task import Task
-from evenbeat.triggers import Trigger, parse_trigger
+from evenbeat.triggers import Calendared, Trigger, parse_trigger
 
 # Inside the class, ``list`` is a method.
 Moments: TypeAlias = list[datetime]
@@ -111,6 +112,8 @@ class ReadingCalls(ScheduleCalls):
         now = self._session.store().now()
         if isinstance(schedule, str) and not is_name(schedule):
             schedule = parse_trigger(schedule)
+        if isinstance(schedule, Calendared):
+            schedule = resolved(self._session.store(), self._session.tenant_of(tenant), schedule)
         if isinstance(schedule, Trigger):
             trigger, first = schedule.bind("preview", now), None
         else:

@@ -11,6 +11,7 @@ import click
 from evenbeat.cli.layout import headed, labelled, listed
 from evenbeat.cli.local import local_zone
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.store_input import store_options
 from evenbeat.cli.ticks import explanation_document, shown_ticks
 from evenbeat.cli.trigger_input import EXPRESSIONS, explain_input, trigger_arguments
 from evenbeat.core.forecasts import TriggerExplanation
@@ -27,15 +28,22 @@ _TICKS = 3
 
 @click.command("explain", epilog=EXPRESSIONS)
 @trigger_arguments
+@store_options
 @json_option
 def command(
-    expr: tuple[str, ...], tz: str | None, since: str | None, name: str | None, as_json: bool
+    expr: tuple[str, ...],
+    tz: str | None,
+    since: str | None,
+    name: str | None,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
 ) -> None:
     """Explain a trigger in words, with its next ticks.
 
     Shows the next clock changes in its zone and their effect on it, too.
     """
-    found = explain_input(expr, _TICKS, tz=tz, since=since, name=name)
+    found = explain_input(expr, _TICKS, tz=tz, since=since, name=name, store=store, tenant=tenant)
 
     def people() -> Iterable[RenderableType]:
         yield from headed(found.words)

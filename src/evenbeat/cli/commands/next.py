@@ -10,6 +10,7 @@ import click
 from evenbeat.cli.layout import headed, listed
 from evenbeat.cli.local import local_zone
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.store_input import store_options
 from evenbeat.cli.ticks import TickTable, clock_notes, explanation_document, shown_ticks
 from evenbeat.cli.trigger_input import EXPRESSIONS, explain_input, trigger_arguments
 from evenbeat.core.forecasts import MOST_TICKS
@@ -30,12 +31,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="How many ticks.",
 )
+@store_options
 @json_option
 def command(
-    expr: tuple[str, ...], tz: str | None, since: str | None, name: str | None, count: int, as_json: bool
+    expr: tuple[str, ...],
+    tz: str | None,
+    since: str | None,
+    name: str | None,
+    count: int,
+    store: str | None,
+    tenant: str | None,
+    as_json: bool,
 ) -> None:
     """Show the next ticks of a trigger."""
-    found = explain_input(expr, count, tz=tz, since=since, name=name)
+    found = explain_input(expr, count, tz=tz, since=since, name=name, store=store, tenant=tenant)
     ticks = shown_ticks(found)
     mine = local_zone()
 

@@ -11,6 +11,7 @@ Subclass it, create the store in ``make``, and run it with pytest::
 """
 
 from evenbeat.testing.contract.base import Handles
+from evenbeat.testing.contract.calendars import CalendarContract
 from evenbeat.testing.contract.claiming import ClaimingContract
 from evenbeat.testing.contract.dependencies import DependencyContract
 from evenbeat.testing.contract.edges import EdgeContract
@@ -33,6 +34,7 @@ __all__ = ["Handles", "StoreContract"]
 class StoreContract(
     ScheduleContract,
     FiringContract,
+    CalendarContract,
     WaitingContract,
     DependencyContract,
     ClaimingContract,

@@ -12,6 +12,7 @@ from evenbeat.core.figures import FailureReport, FigureSeries, NodeView
 from evenbeat.core.forecasts import Forecast, TriggerExplanation
 from evenbeat.core.results import QueueStats
 from evenbeat.web import shapes
+from evenbeat.web.access import foreign_tenant
 from evenbeat.web.bodies import body_of, list_of
 from evenbeat.web.endpoint import Call, endpoint
 from evenbeat.web.shapes import Name, Since, TaskName, TenantsQuery
@@ -125,9 +126,16 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tz: Zone | UnsetType = UNSET
     since: shapes.When | UnsetType = UNSET
     name: Name | UnsetType = UNSET
+    tenant: Annotated[shapes.Label, Meta(description="Whose calendars the trigger names.")] | UnsetType = (
+        UNSET
+    )
 
 
 @endpoint("POST", "/preview", role="viewer", scope="own", body=Preview, answer=body_of(TriggerExplanation))
 def preview(call: Call[Any, Preview]) -> object:
     """Explain a trigger in words, with its next ticks and the effect of clock changes. Nothing is stored."""
-    return call.app.explain(**shapes.given(call.body))
+    asked = shapes.given(call.body)
+    own = call.principal.tenant
+    if own is not None and asked.setdefault("tenant", own) != own:
+        raise foreign_tenant(call.principal, asked["tenant"])
+    return call.app.explain(**asked)

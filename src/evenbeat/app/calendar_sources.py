@@ -1,0 +1,201 @@
+"""The times of a calendar from what a user gives: days, weekly windows, a country's holidays, events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from typing import Any, NamedTuple
+
+from evenbeat.core.calendars import LONGEST_ICS, YEARS_AHEAD
+from evenbeat.errors import InvalidValue, shown
+from evenbeat.triggers.calendar_texts import MOST_DAYS, read_days, read_weekly
+from evenbeat.triggers.time_sets import EPOCH_ORDINAL, Span, TimeSet, merged
+from evenbeat.triggers.zones import read_zone
+
+_EXTRA = 'install the extra: pip install "evenbeat[calendars]"'
+
+
+class Sources(NamedTuple):
+    """What a user gives for a calendar."""
+
+    days: object = ()
+    weekly: object = ()
+    without: object = ()
+    tz: str | None = None
+    country: str | None = None
+    subdivision: str | None = None
+    ics: str | bytes | None = None
+
+
+class Compiled(NamedTuple):
+    """The times that follow from the sources."""
+
+    times: TimeSet
+    events: int
+    covers_until: int | None
+
+
+def compile_calendar(given: Sources, today: date) -> Compiled:
+    """Return the times of the sources; refuse what can't be read, naming the field."""
+    zone = "" if given.tz is None else read_zone(given.tz).key
+    single = read_days(given.days, "days")
+    without = read_days(given.without, "without")
+    days, spans = set(single.days), list[Span]()
+    last = date(today.year + YEARS_AHEAD, 12, 31)
+    ends = False
+    if given.country is not None:
+        days |= set(_holidays(given.country, given.subdivision, today.year - 1, last.year))
+        ends = True
+    elif given.subdivision is not None:
+        raise InvalidValue(
+            f"subdivision {shown(given.subdivision)} is given without a country",
+            field="subdivision",
+            value=given.subdivision,
+            hint='give country="US", too',
+        )
+    events = 0
+    if given.ics is not None:
+        for found in _events(given.ics, zone, date(today.year - 1, 1, 1), last):
+            if isinstance(found, int):
+                days.add(found)
+            else:
+                spans.append(found)
+            events += 1
+            if events > MOST_DAYS:
+                raise InvalidValue(
+                    f"ics has more than {MOST_DAYS:,} days and events in {YEARS_AHEAD} years",
+                    field="ics",
+                    value=events,
+                    hint="give a smaller file",
+                )
+        ends = True
+    times = TimeSet(
+        tz=zone,
+        days=tuple(sorted(days)),
+        yearly=single.yearly,
+        weekly=read_weekly(given.weekly),
+        spans=merged(spans),
+        without=without.days,
+        without_yearly=without.yearly,
+    )
+    if not (times.days or times.yearly or times.weekly or times.spans):
+        raise InvalidValue(
+            "days, weekly, country and ics give no day",
+            field="days",
+            value=given.days,
+            hint='give days=["2026-12-25"], weekly=["mon-fri 09:00-17:00"], country="US" or ics',
+        )
+    return Compiled(times, events, last.toordinal() - EPOCH_ORDINAL if ends else None)
+
+
+def _holidays(country: object, subdivision: object, first: int, last: int) -> Iterator[int]:
+    """Yield the holidays of a country, or of a part of it."""
+    try:
+        import holidays
+    except ImportError:
+        raise InvalidValue(
+            f"country {shown(country)} needs the holidays package",
+            field="country",
+            value=country,
+            hint=_EXTRA,
+        ) from None
+    known = holidays.list_supported_countries()
+    if not isinstance(country, str) or country not in known:
+        raise InvalidValue(
+            f"country {shown(country)} is not known",
+            field="country",
+            value=country,
+            hint='give its two letters, such as "US" or "DE"',
+        )
+    if subdivision is not None and subdivision not in known[country]:
+        raise InvalidValue(
+            f"subdivision {shown(subdivision)} is not a part of {country}",
+            field="subdivision",
+            value=subdivision,
+            hint=f"there are {', '.join(known[country][:20])}" if known[country] else "leave it out",
+        )
+    found: Any = holidays.country_holidays(country, subdiv=subdivision, years=range(first, last + 1))
+    for day in found:
+        yield day.toordinal() - EPOCH_ORDINAL
+
+
+def _events(ics: str | bytes, zone: str, first: date, last: date) -> Iterator[int | Span]:
+    """Yield the days and spans of the events in a file, those that repeat until ``last``."""
+    if not isinstance(ics, (str, bytes)):
+        raise InvalidValue(
+            f"ics {shown(ics)} is not a text",
+            field="ics",
+            value=ics,
+            hint='give the text: Path("x.ics").read_text()',
+        )
+    # By size, before anything reads it.
+    if len(ics) > LONGEST_ICS:
+        raise InvalidValue(
+            f"ics has {len(ics):,} characters, more than {LONGEST_ICS:,}",
+            field="ics",
+            value=len(ics),
+            hint="give a smaller file: past events and descriptions are not needed",
+        )
+    try:
+        from dateutil.rrule import rrulestr
+        from icalendar import Calendar
+    except ImportError:
+        raise InvalidValue(
+            "ics needs the icalendar package", field="ics", value=ics[:40], hint=_EXTRA
+        ) from None
+    try:
+        parsed = Calendar.from_ical(ics)
+        for event in parsed.walk("VEVENT"):
+            yield from _occurrences(event, rrulestr, zone or "UTC", first, last)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InvalidValue(
+            f"ics is not a file in the iCalendar format: {str(error)[:200]}",
+            field="ics",
+            value=ics[:40],
+            hint="it begins with BEGIN:VCALENDAR and has VEVENT parts",
+        ) from None
+
+
+def _occurrences(event: Any, rrulestr: Any, zone: str, first: date, last: date) -> Iterator[int | Span]:
+    """Yield the days, or spans, of one event and its repetitions."""
+    start = event.decoded("DTSTART")
+    is_timed = isinstance(start, datetime)
+    if "DTEND" in event:
+        length = event.decoded("DTEND") - start
+    elif "DURATION" in event:
+        length = event.decoded("DURATION")
+    else:
+        length = timedelta(0) if is_timed else timedelta(days=1)
+    begin = start if is_timed else datetime.combine(start, time())
+    if is_timed and begin.tzinfo is None:
+        begin = begin.replace(tzinfo=read_zone(zone).info)
+    edges = [datetime.combine(first, time()), datetime.combine(last, time.max)]
+    if begin.tzinfo is not None:
+        edges = [edge.replace(tzinfo=begin.tzinfo) for edge in edges]
+    if "RRULE" in event:
+        rule = rrulestr(event["RRULE"].to_ical().decode(), dtstart=begin)
+        starts = set(rule.between(edges[0], edges[1], inc=True))
+    else:
+        starts = {begin} if begin <= edges[1] else set()
+    starts |= {moment for moment in _moments(event, "RDATE", begin) if moment <= edges[1]}
+    starts -= set(_moments(event, "EXDATE", begin))
+    for each in sorted(starts):
+        if is_timed:
+            second = int(each.timestamp())
+            yield (second, second + max(1, int(length.total_seconds())))
+        else:
+            day = each.date().toordinal() - EPOCH_ORDINAL
+            yield from range(day, day + max(1, length.days))
+
+
+def _moments(event: Any, key: str, begin: datetime) -> Iterator[datetime]:
+    """Yield the dates of a list of exceptions or additions, in the form of the event's start."""
+    listed = event.get(key, [])
+    for group in listed if isinstance(listed, list) else [listed]:
+        for item in group.dts:
+            value = item.dt
+            if not isinstance(value, datetime):
+                value = datetime.combine(value, begin.time())
+            if begin.tzinfo is not None and value.tzinfo is None:
+                value = value.replace(tzinfo=begin.tzinfo)
+            yield value

@@ -1,0 +1,57 @@
+// Create a calendar, or change what it contains.
+
+import { useState } from "preact/hooks";
+import { call } from "../../api/client";
+import type { Calendar } from "../../api/schema";
+import { useAction } from "../../live/action";
+import { ActionDialog } from "../../parts/dialog";
+import { AreaField, TextField } from "../../parts/field";
+import { fieldErrors } from "../../parts/field_errors";
+import { counted } from "../../time/format";
+import { type CalendarForm, FIELDS, FIRST, formOf, isComplete, wantedOf } from "./form";
+
+interface CalendarDialogProps {
+  /** null: a new one. */
+  calendar: Calendar | null;
+  tenant: string | undefined;
+  onClose: () => void;
+  onDone: (words: string) => void;
+}
+
+export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDialogProps) {
+  const [form, setForm] = useState<CalendarForm>(calendar === null ? FIRST : formOf(calendar));
+  const set = useAction(async () => {
+    const made = await call("POST /calendars/{name}", { path: { name: form.name.trim() }, query: { tenant }, body: wantedOf(form) });
+    onDone(`Set ${made.name}; ${counted(made.replanned, "schedule")} planned anew.`);
+  });
+  const errors = fieldErrors(set.error, FIELDS);
+  const text = (field: keyof CalendarForm) => ({
+    value: form[field],
+    error: errors.at(field),
+    onText: (value: string) => setForm((old) => ({ ...old, [field]: value })),
+  });
+  return (
+    <ActionDialog
+      title={calendar === null ? "New calendar" : `Change ${calendar.name}`}
+      verb={calendar === null ? "Create" : "Save"}
+      disabled={!isComplete(form)}
+      isBusy={set.isBusy}
+      error={errors.rest}
+      onSubmit={() => void set.run()}
+      onClose={onClose}
+      wide
+    >
+      {calendar === null && <TextField label="Name" mono {...text("name")} placeholder="company-days" help="Triggers name it: 0 9 * * * skip=company-days" />}
+      <div class="field-pairs">
+        <AreaField label="Days" mono {...text("days")} placeholder={"2026-12-24..2026-12-31\n12-25"} help="One per line: a day, a range, or a day of every year." />
+        <AreaField label="Weekly windows" mono {...text("weekly")} placeholder="mon-fri 09:00-17:00" help="One per line." />
+        <AreaField label="Without" mono {...text("without")} rows={2} help="Days to take out again." />
+        <AreaField label="iCalendar file" mono {...text("ics")} rows={2} placeholder="BEGIN:VCALENDAR" help={calendar !== null && calendar.events > 0 ? "Paste it again to keep its events." : "The text of a file, at most 1 MB."} />
+        <TextField label="Country" {...text("country")} placeholder="US" help="Its holidays, for ten years." />
+        <TextField label="Subdivision" {...text("subdivision")} placeholder="CA" help="A part of the country." />
+        <TextField label="Zone" mono {...text("tz")} placeholder="Europe/Berlin" help="Empty: the zone of each schedule." />
+      </div>
+      <p class="muted">Schedules that use it are planned anew. No run starts by that.</p>
+    </ActionDialog>
+  );
+}
