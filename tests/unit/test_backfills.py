@@ -296,9 +296,9 @@ def test_the_best_run_of_a_tick_counts(here: VirtualScheduler, jobs: Jobs) -> No
     here.schedules.resume("hourly")  # 13:00 and 14:00 were skipped
     here.travel("2h30m")  # 15:00 and 16:00 succeeded
     jobs.failing = {13, 15}
-    made = here.schedules.backfill("hourly", "2026-03-01T13:00Z", "2026-03-01T17:00Z")
+    made = here.schedules.backfill("hourly", "2026-03-01T13:00Z", "2026-03-01T16:30Z")
     here.run_pending()
-    plan = here.schedules.backfill("hourly", "2026-03-01T12:00Z", "2026-03-01T17:00Z", dry_run=True).plan
+    plan = here.schedules.backfill("hourly", "2026-03-01T12:00Z", "2026-03-01T16:30Z", dry_run=True).plan
     assert plan is not None
     assert [(tick.tick.hour, tick.state, tick.reason) for tick in plan.ticks] == [
         (12, "none", None),
