@@ -246,10 +246,10 @@ class _Found:
         if kind == "fewer":
             number: int = reply[0]
             return number
-        rows, lease_until, now, next_free = reply
+        rows, lease_until, started, next_free = reply
         is_over = len(chosen) < room
         next_due = self._next_due(usage, waiting, chosen, next_free, is_last) if is_over else self._due
-        return Batch(rows, next_due, is_over=is_over, lease_until=lease_until, now=now)
+        return Batch(rows, next_due, is_over=is_over, lease_until=lease_until, now=started)
 
     def _buckets(self) -> dict[str, str]:
         names = self._known.limits.buckets(cohort for _, cohort in self._firsts)
@@ -308,6 +308,7 @@ class _Found:
             "buckets": [record_row(bucket) for bucket in buckets],
             **_scope(wanted),
             "bytes": BYTES,
+            "decided": self._now,
         }
 
 

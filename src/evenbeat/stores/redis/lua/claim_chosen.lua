@@ -1,11 +1,11 @@
 -- Claims runs that were chosen from the reply of limited_runs.lua, unless the limits were changed or other limited runs were
 -- claimed since: then the choice may exceed a limit.
 -- request: {worker, token, lease, version of the limits, mark of the last claim, chosen, buckets, queues, tasks or false,
--- families, bytes}. chosen: rows of {id, family, ready, cohort or false}; buckets: records to be written.
+-- families, bytes, the time of the decision}. chosen: rows of {id, family, ready, cohort or false}; buckets: records to be written.
 -- Returns one of:
 --   'stale': nothing was claimed.
 --   'fewer', number: nothing was claimed; only so many of the first runs fit into one reply.
---   'taken', rows of {attempt, fields}, lease_until, now, next due without a cohort or false.
+--   'taken', rows of {attempt, fields}, lease_until, started_at, next due without a cohort or false.
 
 begin()
 need_for_runs()
@@ -39,14 +39,15 @@ if is_stale or not can_add_records(request.buckets) then
   return { now, 'stale' }
 end
 
-local until_, rows = now + request.lease, {}
+-- The buckets are filled by the time of the decision. By a later one, two starts could seem closer than a rate allows.
+local until_, started, rows = now + request.lease, math.min(now, request.decided), {}
 for at, row in ipairs(request.chosen) do
   if not runs[at].gone then
     wait_in(row[2], row[3], row[4] or nil, row[1], false)
-    rows[#rows + 1] = start_run(row[1], runs[at], request.worker, request.token, until_)
+    rows[#rows + 1] = start_run(row[1], runs[at], request.worker, request.token, until_, started)
   end
 end
 for _, bucket in ipairs(request.buckets) do write_record(record_key(bucket[1], bucket[2], bucket[3]), bucket) end
 if is_limited then mark('claimed') end
 flush()
-return { now, 'taken', rows, until_, now, next_waiting(request.families, request.queues, set_of(request.tasks)) }
+return { now, 'taken', rows, until_, started, next_waiting(request.families, request.queues, set_of(request.tasks)) }

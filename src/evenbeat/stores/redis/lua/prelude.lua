@@ -624,11 +624,12 @@ local function read_to_claim(id)
   return run
 end
 
--- Starts a queued run that read_to_claim returned; the caller removes it from its index. Returns {attempt, fields}.
-local function start_run(id, run, worker, token, until_)
+-- Starts a queued run that read_to_claim returned; the caller removes it from its index. started: when the claim was
+-- decided, by default now. Returns {attempt, fields}.
+local function start_run(id, run, worker, token, until_, started)
   local attempt = (run.attempt or 0) + 1
   call('HSET', base .. 'runs:' .. id, 'state', 'running', 'attempt', attempt, 'worker', worker, 'claim', token,
-    'lease_until', text(until_), 'started_at', text(now))
+    'lease_until', text(until_), 'started_at', text(started or now))
   place(base .. 'leases', id, until_)
   count(run.tenant, 'queued', -1)
   count(run.tenant, 'running', 1)
