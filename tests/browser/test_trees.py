@@ -55,6 +55,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "nodes": (("nodes",), {}),
     "queues": (("queues",), {}),
     "limits": (("limits",), {}),
+    "calendars": (("calendars",), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
     "order": (("order",), {}),

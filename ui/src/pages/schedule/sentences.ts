@@ -211,6 +211,7 @@ const REASONS: Record<Reason, string> = {
   changed: "the trigger was changed while they waited for room to run",
   rescheduled: "the next tick was moved past them by hand",
   deleted: "the schedule was deleted when they were overdue",
+  calendar: "a calendar of the trigger removed them (skip, only)",
 };
 
 const ONE: Partial<Record<Reason, string>> = {
@@ -218,6 +219,7 @@ const ONE: Partial<Record<Reason, string>> = {
   late: "it was later than grace or catch_up_max_age allows",
   changed: "the trigger was changed while it waited for room to run",
   rescheduled: "the next tick was moved past it by hand",
+  calendar: "a calendar of the trigger removed it (skip, only)",
   deleted: "the schedule was deleted when it was overdue",
 };
 

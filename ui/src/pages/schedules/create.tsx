@@ -22,7 +22,7 @@ export function CreateSchedule() {
   const [isPaused, setPaused] = useState(false);
   const [note, setNote] = useState("");
   const form = useForm({ ...EMPTY, task: query.get("task") ?? "" });
-  const preview = usePreview(form.values.trigger, form.values.name);
+  const preview = usePreview(form.values.trigger, form.values.name, null, tenant);
   // One key for one content: a second click, or a repetition after a lost reply, adds nothing.
   const key = useRef({ of: "", key: "" });
   const create = useAction(async () => {

@@ -195,6 +195,13 @@ export function isName(text: string): boolean {
   return NAME.test(text);
 }
 
+const LABEL = /^[A-Za-z0-9_-]{1,128}$/;
+
+/** Return whether a text can be the name of a tenant. */
+export function isLabel(text: string): boolean {
+  return LABEL.test(text);
+}
+
 export function tagsOf(text: string): string[] {
   return [...new Set(text.split(/[\s,]+/).filter(Boolean))];
 }
