@@ -47,7 +47,11 @@ class CalendarContract(Contract):
         wanted = schedule(trigger="every 1m skip=off", calendars=off, catch_up=CatchUp("all"))
         self.add(store, wanted)
         clock.advance("10m")
-        self.in_threads(handles, lambda handle: self.fire(handle) and None)
+
+        def fire(handle: Store) -> None:
+            self.fire(handle)
+
+        self.in_threads(handles, fire)
         ticks = sorted(run.tick or 0 for run in self.runs(store))
         assert ticks == [start + at * MINUTE for at in (1, 2, 6, 7, 8, 9, 10)]
         assert [row.count for row in store.find_skipped("default", "cleanup", 10)] == [3]

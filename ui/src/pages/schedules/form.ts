@@ -195,8 +195,6 @@ export function isName(text: string): boolean {
   return NAME.test(text);
 }
 
-const LABEL = /^[A-Za-z0-9_-]{1,128}$/;
-
 /** Return whether a text can be the name of a tenant. */
 export function isLabel(text: string): boolean {
   return LABEL.test(text);
