@@ -60,6 +60,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "template": (("templates", "nightly"), {}),
     "limits": (("limits",), {}),
     "plan": (("plan",), {}),
+    "calendars": (("calendars",), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
     "order": (("order",), {}),

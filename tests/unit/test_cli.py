@@ -727,7 +727,7 @@ def test_a_defect_of_ours_is_not_dressed_up_as_an_error_of_the_user(monkeypatch:
         (("nxet", "@daily"), "error: no such command 'nxet': did you mean next?\n"),
         (("forcast",), "error: no such command 'forcast': did you mean forecast?\n"),
         (("--vresion",), "error: no such option '--vresion': did you mean --version?\n"),
-        (("next", "@daily", "--jsno"), "error: no such option '--jsno': did you mean --json?\n"),
+        (("next", "@daily", "--jsno"), "error: no such option '--jsno': did you mean --json or --store?\n"),
         (("qqq",), "error: no such command 'qqq'\nhint: 'evenbeat --help' shows how it is called\n"),
         (
             ("next", "0", "9", "*", "*", "*", "-x"),

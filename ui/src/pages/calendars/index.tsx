@@ -13,7 +13,7 @@ import { Page, Section } from "../../parts/page";
 import { type Column, Table } from "../../parts/table";
 import { Time } from "../../parts/time";
 import type { PageProps } from "../../shell/routes";
-import { go, href, useRoute } from "../../state/route";
+import { href, navigate, useRoute } from "../../state/route";
 import { useMay } from "../../state/session";
 import { counted } from "../../time/format";
 import { CalendarDialog } from "./calendar_dialog";
@@ -147,7 +147,7 @@ function DeleteDialog({ calendar, tenant, onClose }: { calendar: Calendar; tenan
   const remove = useAction(async () => {
     await call("DELETE /calendars/{name}", { path: { name: calendar.name }, query: { tenant } });
     notify(`Deleted ${calendar.name}.`);
-    go(["calendars"], { tenant });
+    navigate(href(["calendars"], { tenant }));
   });
   return (
     <ActionDialog title={`Delete ${calendar.name}`} verb="Delete" kind="danger" isBusy={remove.isBusy} error={remove.error} onSubmit={() => void remove.run()} onClose={onClose}>

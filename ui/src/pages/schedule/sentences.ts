@@ -215,6 +215,7 @@ const REASONS: Record<Reason, string> = {
   rescheduled: "the next tick was moved past them by hand",
   deleted: "the schedule was deleted when they were overdue",
   dependency: "a schedule that they wait for had not succeeded in time (after)",
+  calendar: "a calendar of the trigger removed them (skip, only)",
 };
 
 const ONE: Partial<Record<Reason, string>> = {
@@ -222,6 +223,7 @@ const ONE: Partial<Record<Reason, string>> = {
   late: "it was later than grace or catch_up_max_age allows",
   changed: "the trigger was changed while it waited for room to run",
   rescheduled: "the next tick was moved past it by hand",
+  calendar: "a calendar of the trigger removed it (skip, only)",
   deleted: "the schedule was deleted when it was overdue",
   dependency: "a schedule that it waits for had not succeeded in time (after)",
 };

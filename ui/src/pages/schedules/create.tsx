@@ -28,7 +28,8 @@ export function CreateSchedule() {
   const [templateName, setTemplate] = useState(query.get("template") ?? "");
   const template = templates.value?.items.find(({ name }) => name === templateName) ?? null;
   const hasTrigger = template !== null && "trigger" in template.options;
-  const preview = usePreview(form.values.trigger.trim() || optionText(template?.options["trigger"]), form.values.name);
+  const trigger = form.values.trigger.trim() || optionText(template?.options["trigger"]);
+  const preview = usePreview(trigger, form.values.name, null, tenant);
   // One key for one content: a second click, or a repetition after a lost reply, adds nothing.
   const key = useRef({ of: "", key: "" });
   const create = useAction(async () => {

@@ -199,6 +199,11 @@ export function isName(text: string): boolean {
   return NAME.test(text);
 }
 
+/** Return whether a text can be the name of a tenant. */
+export function isLabel(text: string): boolean {
+  return LABEL.test(text);
+}
+
 export function tagsOf(text: string): string[] {
   return [...new Set(text.split(/[\s,]+/).filter(Boolean))];
 }

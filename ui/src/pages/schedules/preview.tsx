@@ -5,7 +5,7 @@ import { call, Problem } from "../../api/client";
 import type { Schedule, TriggerExplanation } from "../../api/schema";
 import { Section } from "../../parts/page";
 import { Time } from "../../parts/time";
-import { isName } from "./form";
+import { isLabel, isName } from "./form";
 import { SHOWN } from "./ticks";
 
 /** The server is asked so many milliseconds after the last key. */
@@ -21,7 +21,7 @@ export interface TriggerPreview {
 }
 
 /** Explain a trigger as it is typed. An older answer never replaces a newer one. `edited`: the schedule that has it. */
-export function usePreview(trigger: string, name: string, edited: Schedule | null = null): TriggerPreview {
+export function usePreview(trigger: string, name: string, edited: Schedule | null = null, tenant = edited?.tenant ?? ""): TriggerPreview {
   const [state, setState] = useState<TriggerPreview>({ explanation: null, problem: null, isOld: false });
   const latest = useRef(0);
   useEffect(() => {
@@ -34,7 +34,7 @@ export function usePreview(trigger: string, name: string, edited: Schedule | nul
     }
     setState((old) => ({ ...old, isOld: true }));
     const timer = setTimeout(() => {
-      explained(text, name, edited)
+      explained(text, name, tenant, edited)
         .then((explanation) => {
           if (mine === latest.current) setState({ explanation, problem: null, isOld: false });
         })
@@ -44,12 +44,14 @@ export function usePreview(trigger: string, name: string, edited: Schedule | nul
         });
     }, WAIT);
     return () => clearTimeout(timer);
-  }, [trigger, name, edited]);
+  }, [trigger, name, tenant, edited]);
   return state;
 }
 
-async function explained(trigger: string, name: string, edited: Schedule | null): Promise<TriggerExplanation> {
-  const explanation = await call("POST /preview", { body: { trigger, count: SHOWN, ...(isName(name) ? { name } : {}) } });
+async function explained(trigger: string, name: string, tenant: string, edited: Schedule | null): Promise<TriggerExplanation> {
+  // The calendars that it names are those of the tenant.
+  const whose = isLabel(tenant) ? { tenant } : {};
+  const explanation = await call("POST /preview", { body: { trigger, count: SHOWN, ...whose, ...(isName(name) ? { name } : {}) } });
   if (edited === null || edited.trigger !== trigger) return explanation;
   // A period counts from the time at which the schedule got it, not from now.
   const { items } = await call("GET /schedules/{name}/ticks", { path: { name }, query: { tenant: edited.tenant, count: SHOWN } });

@@ -1,0 +1,69 @@
+"""The page of calendars, and what a calendar does to a schedule."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.dashboard import Complaints, Dashboard, assert_accessible
+
+
+def test_create_change_and_delete_a_calendar(
+    dashboard: Dashboard, page: Page, complaints: Complaints
+) -> None:
+    app = dashboard.app
+    complaints.allow("422")
+    page.goto(dashboard.link("calendars"))
+    expect(page.get_by_role("row").filter(has_text="business-days")).to_contain_text("Monday to Friday")
+    page.get_by_role("button", name="New calendar …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("company-days")
+    expect(dialog.get_by_role("button", name="Create")).to_be_disabled()
+    dialog.get_by_label("Days").fill("someday")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("is not a day")
+    assert_accessible(page)
+    dialog.get_by_label("Days").fill("12-24..12-26\n2026-12-31")
+    dialog.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("row").filter(has_text="company-days")).to_contain_text("12-24..12-26")
+    assert app.calendars.get("company-days").days == ("12-24..12-26", "2026-12-31")
+
+    page.get_by_role("link", name="company-days").click()
+    expect(page.get_by_role("table", name="Days of company-days")).to_contain_text(re.compile(r"\d{4}-12-24"))
+    expect(page.get_by_text("No schedule uses it.")).to_be_visible()
+    assert_accessible(page)
+    page.get_by_role("button", name="Change …").click()
+    dialog.get_by_label("Weekly windows").fill("sun 10:00-12:00")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("table", name="Days of company-days")).to_contain_text("10:00-12:00")
+    page.get_by_role("button", name="Delete …").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("row").filter(has_text="business-days")).to_be_visible()
+    assert [each.name for each in app.calendars.list()] == ["business-days", "weekends"]
+
+
+def test_a_calendar_in_use_names_its_schedules_and_stays(
+    dashboard: Dashboard, page: Page, complaints: Complaints
+) -> None:
+    complaints.allow("409")
+    app = dashboard.app
+    app.task(name="work")(lambda: None)
+    app.calendars.set("off", days=["12-25"])
+    app.schedules.add("report", "0 9 * * * skip=off", "work")
+    page.goto(dashboard.link("calendars", "off"))
+    expect(page.get_by_role("link", name="report")).to_be_visible()
+    page.get_by_role("button", name="Delete …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("used by report")
+    assert app.calendars.get("off").schedules == ("report",)
+
+
+def test_the_form_of_a_schedule_shows_what_a_calendar_does(dashboard: Dashboard, page: Page) -> None:
+    dashboard.app.calendars.set("always", weekly=["mon-fri"])
+    page.goto(dashboard.link("schedules", "new"))
+    page.get_by_label("Trigger").fill("0 9 * * wed skip=always move=next")
+    ticks = page.get_by_role("region", name="The next ten ticks")
+    expect(ticks).to_contain_text("not in always, moved to the next free day instead")
+    expect(ticks).to_contain_text(re.compile("moved from [0-9-]+: always"))
