@@ -265,11 +265,26 @@ def test_the_same_template_again_writes_nothing(app: Scheduler) -> None:
     assert app.schedules.get("a") == before
 
 
-def test_a_template_that_loses_its_trigger_leaves_it_to_its_schedules(app: Scheduler) -> None:
+def test_a_template_keeps_the_trigger_that_schedules_inherit(app: Scheduler) -> None:
     app.schedules.add("a", task="work", template="nightly")
-    app.templates.set("nightly", retries=1)
-    made = app.schedules.get("a")
-    assert (made.trigger, made.inherited) == ("0 3 * * *", ("retries",))
+    app.schedules.add("b", every("1h"), "work", template="nightly")
+    for dry_run in (True, False):
+        with pytest.raises(InvalidValue, match="has no trigger, and a inherits it") as refused:
+            app.templates.set("nightly", retries=1, dry_run=dry_run)
+        assert refused.value.field == "trigger"
+    assert app.templates.get("nightly").revision == 1
+    app.schedules.update("a", trigger=every("2h"))
+    assert app.templates.set("nightly", retries=1).changed == 2
+
+
+def test_a_schedule_keeps_its_trigger_until_the_template_has_one_again() -> None:
+    row = ScheduleRecord(
+        name="a", task="t", trigger="every 1m", template='{"name":"n","base":{"trigger":null}}'
+    )
+    without = inherit(row, "n", {"retries": 1})
+    assert without.trigger == "every 1m"
+    assert inherit(without, "n", {"retries": 1}) == without
+    assert inherit(without, "n", {"trigger": "every 2m"}).trigger == "every 2m"
 
 
 def test_a_used_template_is_not_deleted(app: Scheduler) -> None:
@@ -344,7 +359,7 @@ def test_a_changed_template_is_not_a_changed_declaration(app: Scheduler, store: 
     reset = app.schedules.reset("digest")
     assert (reset.retries, reset.trigger, reset.edited) == (5, "0 4 * * *", {})
     assert reset.inherited == ("trigger", "retries", "queue")
-    app.templates.set("nightly", retries=2)
+    app.templates.set("nightly", trigger="0 4 * * *", retries=2)
     assert app.schedules.get("digest").retries == 2
 
 
@@ -518,13 +533,6 @@ def test_an_option_that_is_given_back_to_a_template_without_it_gets_its_default(
     assert app.schedules.update("a", inherit=["spread"]) == made
 
 
-def test_a_trigger_that_is_given_back_stays_when_the_template_loses_its_own(app: Scheduler) -> None:
-    app.schedules.add("a", every("1h"), "work", template="nightly")
-    assert app.schedules.update("a", inherit=["trigger"]).trigger == "0 3 * * *"
-    app.templates.set("nightly", retries=1)
-    assert app.schedules.get("a").trigger == "0 3 * * *"
-
-
 def test_options_become_own_once() -> None:
     row = inherit(ScheduleRecord(name="a", task="t", trigger="every 1m"), "n", {"retries": 1}, ("trigger",))
     assert inheriting(row, ["trigger"]) is row
@@ -581,7 +589,7 @@ def test_the_effects_on_the_first_schedules_are_shown(
 ) -> None:
     monkeypatch.setattr(templates, "_SAMPLE", 3)
     five_heirs(app)
-    done = app.templates.set("nightly", retries=1)
+    done = app.templates.set("nightly", trigger="0 3 * * *", retries=1)
     assert (done.changed, [each.schedule for each in done.sample]) == (5, ["s0", "s1", "s2"])
 
 
