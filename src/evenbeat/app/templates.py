@@ -81,9 +81,9 @@ class Templates:
     ) -> TemplateChange:
         """Create the template, or replace all of its options, and change the schedules that inherit from it.
 
-        Options that are a schedule's own stay. A trigger that schedules inherit can't be left out. Setting the
-        same options again changes the schedules that a process left behind that died in between. ``dry_run``
-        only counts and shows what would change.
+        Options that are a schedule's own stay. A trigger that schedules inherit can't be left out. Setting
+        the same options again changes the schedules that a process left behind that died in between.
+        ``dry_run`` only counts and shows what would change.
         """
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
