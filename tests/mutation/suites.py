@@ -98,6 +98,11 @@ SUITES = (
         ),
     ),
     Suite(
+        "templates",
+        ("rules/inheritance.py", "rules/templates.py", "app/templates.py", "app/inheriting.py"),
+        ("tests/unit/test_templates.py",),
+    ),
+    Suite(
         "answers",
         (
             "app/accounting.py",

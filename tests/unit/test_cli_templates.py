@@ -9,24 +9,25 @@ __all__ = ["app", "clock"]
 
 
 def test_a_template_is_set_shown_and_deleted(app: Scheduler) -> None:
-    assert printed("templates", "set", "nightly", "--trigger", "0 3 * * *", "--retries", "3") == (
+    trigger = ("--trigger", "0 3 * * *")
+    assert printed("templates", "set", "nightly", *trigger, "--retries", "3") == (
         "set nightly\n0 schedules inherit from it, 0 changed\n"
     )
     assert "inherited from nightly: trigger, retries\n" in printed("schedules", "add", "a", "@nightly", "t")
-    dry = printed("templates", "set", "nightly", "--retries", "4", "--queue", "q", "--dry-run")
+    dry = printed("templates", "set", "nightly", *trigger, "--retries", "4", "--queue", "q", "--dry-run")
     assert dry == (
         "would set nightly\n1 schedule inherits from it, 1 would change\n"
         "  a: retries 3 → 4, queue default → q\n"
     )
     assert app.schedules.get("a").retries == 3
-    assert "1 changed" in printed("templates", "set", "nightly", "--retries", "4", "--queue", "q")
+    assert "1 changed" in printed("templates", "set", "nightly", *trigger, "--retries", "4", "--queue", "q")
     shown = printed("templates", "show", "nightly")
     assert "queue    q" in shown
     assert "1 schedule inherits from it" in shown
     assert answered("templates", "show", "nightly")["schedules"] == ["a"]
     listed = answered("templates", "list")["templates"]
     assert [each["name"] for each in listed][:2] == ["nightly", "hourly"]
-    assert "template  nightly; inherits retries, queue" in printed("schedules", "show", "a")
+    assert "template  nightly; inherits trigger, retries, queue" in printed("schedules", "show", "a")
     assert "is used by a; give these schedules another template" in failed("templates", "delete", "nightly")
     assert "template: nightly → none" in printed("schedules", "update", "a", "--no-template")
     assert printed("templates", "delete", "nightly") == "deleted template nightly\n"

@@ -9,13 +9,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidTrigger, InvalidValue, Schedule, Scheduler, TemplateInUse, TemplateNotFound, every
+from evenbeat import (
+    InvalidTrigger,
+    InvalidValue,
+    Schedule,
+    Scheduler,
+    StoreUnavailable,
+    TemplateInUse,
+    TemplateNotFound,
+    every,
+)
+from evenbeat.app import templates
+from evenbeat.core.instants import from_ms
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.doctor import diagnose
 from evenbeat.rules.definitions import definition, options_of, with_options
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of
-from evenbeat.rules.templates import BUILT_IN, TEMPLATE, inherit
+from evenbeat.rules.templates import BUILT_IN, TEMPLATE, StoredTemplate, inherit, inheriting, template_record
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from tests.unit.test_alert_deaths import Died, Failpoint
@@ -254,11 +265,26 @@ def test_the_same_template_again_writes_nothing(app: Scheduler) -> None:
     assert app.schedules.get("a") == before
 
 
-def test_a_template_that_loses_its_trigger_leaves_it_to_its_schedules(app: Scheduler) -> None:
+def test_a_template_keeps_the_trigger_that_schedules_inherit(app: Scheduler) -> None:
     app.schedules.add("a", task="work", template="nightly")
-    app.templates.set("nightly", retries=1)
-    made = app.schedules.get("a")
-    assert (made.trigger, made.inherited) == ("0 3 * * *", ("retries",))
+    app.schedules.add("b", every("1h"), "work", template="nightly")
+    for dry_run in (True, False):
+        with pytest.raises(InvalidValue, match="has no trigger, and a inherits it") as refused:
+            app.templates.set("nightly", retries=1, dry_run=dry_run)
+        assert refused.value.field == "trigger"
+    assert app.templates.get("nightly").revision == 1
+    app.schedules.update("a", trigger=every("2h"))
+    assert app.templates.set("nightly", retries=1).changed == 2
+
+
+def test_a_schedule_keeps_its_trigger_until_the_template_has_one_again() -> None:
+    row = ScheduleRecord(
+        name="a", task="t", trigger="every 1m", template='{"name":"n","base":{"trigger":null}}'
+    )
+    without = inherit(row, "n", {"retries": 1})
+    assert without.trigger == "every 1m"
+    assert inherit(without, "n", {"retries": 1}) == without
+    assert inherit(without, "n", {"trigger": "every 2m"}).trigger == "every 2m"
 
 
 def test_a_used_template_is_not_deleted(app: Scheduler) -> None:
@@ -333,7 +359,7 @@ def test_a_changed_template_is_not_a_changed_declaration(app: Scheduler, store: 
     reset = app.schedules.reset("digest")
     assert (reset.retries, reset.trigger, reset.edited) == (5, "0 4 * * *", {})
     assert reset.inherited == ("trigger", "retries", "queue")
-    app.templates.set("nightly", retries=2)
+    app.templates.set("nightly", trigger="0 4 * * *", retries=2)
     assert app.schedules.get("digest").retries == 2
 
 
@@ -497,3 +523,147 @@ def test_a_damaged_inheritance_is_not_shown(app: Scheduler) -> None:
     assert options_of(made)["template"] is None
     assert inherit(replace(made, template=""), "n", {}, ()).template == '{"name":"n"}'
     assert Inheritance(name="n").inherited == ()
+
+
+def test_an_option_that_is_given_back_to_a_template_without_it_gets_its_default(app: Scheduler) -> None:
+    app.templates.set("plain", queue="batch")
+    app.schedules.add("a", every("1h"), "work", template="plain", spread="5m")
+    made = app.schedules.update("a", inherit=["spread"])
+    assert (made.spread, made.inherited) == (timedelta(0), ("queue",))
+    assert app.schedules.update("a", inherit=["spread"]) == made
+
+
+def test_options_become_own_once() -> None:
+    row = inherit(ScheduleRecord(name="a", task="t", trigger="every 1m"), "n", {"retries": 1}, ("trigger",))
+    assert inheriting(row, ["trigger"]) is row
+    assert inheriting(replace(row, template=""), ["trigger"]).template == ""
+    own = inheritance_of(inheriting(row, ["retries"]).template)
+    assert own is not None
+    assert own.own == ("retries", "trigger")
+
+
+# -- what users see ----------------------------------------------------------------------------------------
+
+
+def test_a_template_tells_its_times_its_revision_and_its_trigger_in_words(
+    app: Scheduler, clock: VirtualClock
+) -> None:
+    first = app.templates.get("nightly")
+    assert (first.words, first.revision, first.built_in) == ("at 03:00 every day (UTC)", 1, False)
+    assert first.created_at == first.updated_at == from_ms(clock.now)
+    clock.advance("1h")
+    dry = app.templates.set("nightly", dry_run=True, **first.options).template
+    assert dry == first
+    assert app.templates.set("nightly", dry_run=True, retries=1).template.revision == 2
+    second = app.templates.set("nightly", retries=1).template
+    assert (second.words, second.revision, second.created_at) == ("", 2, first.created_at)
+    assert second.updated_at == from_ms(clock.now)
+    built_in = app.templates.get("workdays")
+    assert (built_in.revision, built_in.created_at, built_in.updated_at) == (0, None, None)
+    assert built_in.words == "at 09:00, Monday to Friday (UTC)"
+
+
+def test_a_tenant_has_a_bounded_number_of_templates(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "MOST_TEMPLATES", 2)
+    app.templates.set("second", retries=1)
+    with pytest.raises(InvalidValue, match=r"would be template 3 of its tenant") as refused:
+        app.templates.set("third", retries=1)
+    assert refused.value.field == "name"
+    assert app.templates.set("second", retries=2).template.revision == 2
+    app.templates.set("third", retries=1, tenant="acme")
+
+
+def test_the_schedules_of_another_tenant_stay(app: Scheduler) -> None:
+    app.templates.set("nightly", tenant="acme", trigger="0 5 * * *")
+    app.schedules.add("a", task="work", template="nightly", tenant="acme")
+    app.schedules.add("a", task="work", template="nightly")
+    assert app.templates.set("nightly", tenant="acme", trigger="0 6 * * *").schedules == 1
+    assert app.schedules.get("a").trigger == "0 3 * * *"
+    assert app.schedules.get("a", tenant="acme").trigger == "0 6 * * *"
+    with pytest.raises(TemplateInUse):
+        app.templates.delete("nightly", tenant="acme")
+
+
+def test_the_effects_on_the_first_schedules_are_shown(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates, "_SAMPLE", 3)
+    five_heirs(app)
+    done = app.templates.set("nightly", trigger="0 3 * * *", retries=1)
+    assert (done.changed, [each.schedule for each in done.sample]) == (5, ["s0", "s1", "s2"])
+
+
+def test_the_audit_has_the_first_and_the_last_of_a_template(app: Scheduler) -> None:
+    app.templates.delete("nightly")
+    deleted, made = app.audit.list(subject="nightly")
+    whole = {"trigger": "0 3 * * *", "retries": 3, "timeout": "1h", "queue": "batch"}
+    assert (made.action, made.before, made.after) == ("set", {}, whole)
+    assert (deleted.action, deleted.before, deleted.after) == ("delete", whole, {})
+
+
+def test_a_template_that_others_keep_changing_is_not_written(app: Scheduler, store: MemoryStore) -> None:
+    class Losing(Racing):
+        def __getattr__(self, name: str) -> Any:
+            if name not in ("put_record", "delete_record"):
+                return getattr(self._store, name)
+
+            def lose(*args: Any, **options: Any) -> bool:
+                is_template = TEMPLATE in (args[0], getattr(args[0], "kind", None))
+                return False if is_template else getattr(self._store, name)(*args, **options)
+
+            return lose
+
+    losing = Scheduler(Losing(store, None))
+    for call in (
+        lambda: losing.templates.set("nightly", retries=9),
+        lambda: losing.templates.delete("nightly"),
+    ):
+        with pytest.raises(StoreUnavailable, match='template "nightly" kept changing'):
+            call()
+    assert app.templates.get("nightly").revision == 1
+    assert [each.action for each in app.audit.list(subject="nightly")] == ["set"]
+
+
+def test_schedules_that_lag_are_told_by_what_differs() -> None:
+    row = inherit(ScheduleRecord(name="a", task="t", trigger="every 1m"), "n", {"retries": 1}, ("trigger",))
+
+    def found(**options: Any) -> list[str]:
+        record = template_record("default", "n", StoredTemplate(options=options), 1)
+        others = [replace(row, template=""), replace(row, damage="bad", template='{"name":"gone"}')]
+        return [why for _, why in templates.lagging([*others, row], [record])]
+
+    assert found(retries=1) == []
+    assert found(retries=2, queue="q") == ["queue, retries: not as template n is now"]
+    # It has the same values, and the row does not know yet that the queue is inherited.
+    assert found(retries=1, queue="default") == ["options that it inherits: not as template n is now"]
+    built_in = inherit(replace(row, template=""), "workdays", {"trigger": "0 0 * * *"}, ())
+    assert list(templates.lagging([built_in], [])) == []
+
+
+def test_a_schedule_that_is_deleted_right_after_it_was_added_stays_deleted(
+    app: Scheduler, store: MemoryStore
+) -> None:
+    class Deleting(Racing):
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(self._store, name)
+            if name != "put_schedules":
+                return method
+
+            def write(writes: Any) -> Any:
+                answer = method(writes)
+                app.schedules.delete("a")
+                return answer
+
+            return write
+
+    made = Scheduler(Deleting(store, None)).schedules.add("a", task="work", template="nightly")
+    assert made.template == "nightly"
+    assert not app.schedules.list()
+
+
+@pytest.mark.parametrize("names", [5, None, b"retries"])
+def test_names_to_inherit_are_a_list(app: Scheduler, names: Any) -> None:
+    app.schedules.add("a", task="work", template="nightly")
+    with pytest.raises(InvalidValue) as refused:
+        app.schedules.update("a", inherit=names)
+    assert refused.value.field == "inherit"

@@ -108,3 +108,18 @@ def test_a_resume_catches_up() -> None:
     assert site.post("bulk/schedules", body)["done"] == 1
     assert len(app.runs.list(schedule="c")) == 1
     site.close()
+
+
+def test_a_repeated_create_with_a_template_succeeds_once(site: Site) -> None:
+    site.post("templates", NIGHTLY)
+    body = {"name": "a", "task": "work", "template": "nightly"}
+    for _ in range(2):
+        made = site.request("POST", "schedules", json=body, headers={"Idempotency-Key": "k1"})
+        assert (made.status_code, made.json()["revision"]) == (201, 1)
+    other = site.request("POST", "schedules", json=body, headers={"Idempotency-Key": "k2"})
+    assert other.status_code == 409
+    short = site.post("schedules", {"name": "b", "task": "work", "trigger": "@nightly"}, status=201)
+    assert short["template"] == "nightly"
+    unknown = {"name": "c", "task": "work", "template": "nigthly"}
+    problem = assert_problem(site.request("POST", "schedules", json=unknown), 404, "template-not-found")
+    assert "did you mean nightly?" in problem["detail"]

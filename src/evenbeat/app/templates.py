@@ -32,7 +32,7 @@ from evenbeat.observe.trigger_explanations import trigger_words
 from evenbeat.rules.auditing import Change
 from evenbeat.rules.definitions import options_of
 from evenbeat.rules.firing import Planned
-from evenbeat.rules.inheritance import INHERITABLE, template_of
+from evenbeat.rules.inheritance import INHERITABLE, inherited_by, template_of
 from evenbeat.rules.templates import (
     BUILT_IN,
     MOST_TEMPLATES,
@@ -80,13 +80,16 @@ class Templates:
     ) -> TemplateChange:
         """Create the template, or replace all of its options, and change the schedules that inherit from it.
 
-        Options that are a schedule's own stay. Setting the same options again changes the schedules that a
-        process left behind that died in between. ``dry_run`` only counts and shows what would change.
+        Options that are a schedule's own stay. A trigger that schedules inherit can't be left out. Setting
+        the same options again changes the schedules that a process left behind that died in between.
+        ``dry_run`` only counts and shows what would change.
         """
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
         _refuse_built_in(name)
         wanted = read_options(options)
+        if "trigger" not in wanted:
+            self._refuse_untimed(owner, name)
         if dry_run:
             present = self._record(owner, name)
             shown_body = _next_body(present, wanted, self._session.store().now())
@@ -149,6 +152,23 @@ class Templates:
             # A schedule was written in between, by a process that had read the template before.
             store.put_record(record, None)
             raise
+
+    def _refuse_untimed(self, tenant: str, name: str) -> None:
+        """Refuse to take away the trigger that schedules inherit: code could not declare them any more."""
+        users = [
+            row.name
+            for page in self._users(tenant, name).pages()
+            for row in page
+            if "trigger" in inherited_by(row.template)
+        ]
+        if users:
+            raise InvalidValue(
+                f"template {shown(name)} has no trigger, and {', '.join(users[:5])} "
+                f"{'inherits' if len(users) == 1 else 'inherit'} it",
+                field="trigger",
+                value=None,
+                hint="give the template a trigger, or each of these schedules one of its own",
+            )
 
     def _refuse_used(self, tenant: str, name: str) -> None:
         users = [row.name for page in self._users(tenant, name).pages() for row in page]

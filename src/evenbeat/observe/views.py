@@ -30,7 +30,7 @@ from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
 from evenbeat.rules.dependencies import predecessor_run
 from evenbeat.rules.firing import catching_up, is_waiting
-from evenbeat.rules.inheritance import inheritance_of
+from evenbeat.rules.inheritance import inherited_by, template_of
 from evenbeat.rules.ownership import kind_of, source_of
 from evenbeat.rules.ticks import next_start, spread_delay
 from evenbeat.rules.waiting import Waiting
@@ -62,7 +62,6 @@ def schedule_view(
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         damage = damage or f"payload: {error}"
     zone = UTC if trigger is None else trigger.tzinfo
-    inheritance = inheritance_of(schedule.template)
     held = None if damage or trouble is not None else catching_up(schedule)
     return Schedule(
         name=schedule.name,
@@ -105,8 +104,8 @@ def schedule_view(
         last_error=trouble,
         declared=bool(schedule.declared),
         edited=edited,
-        template=None if inheritance is None else inheritance.name,
-        inherited=() if inheritance is None else inheritance.inherited,
+        template=template_of(schedule.template) or None,
+        inherited=inherited_by(schedule.template),
         damage=damage,
         revision=schedule.revision,
         created_at=_shown(schedule.created_at),

@@ -76,6 +76,12 @@ def template_of(text: str) -> str:
     return "" if inheritance is None else inheritance.name
 
 
+def inherited_by(text: str) -> tuple[str, ...]:
+    """Return the options that a row inherits."""
+    inheritance = inheritance_of(text)
+    return () if inheritance is None else inheritance.inherited
+
+
 def write_inheritance(inheritance: Inheritance) -> str:
     """Return the text that a row keeps: equal for equal values."""
     base = {name: inheritance.base[name] for name in INHERITABLE if name in inheritance.base}

@@ -86,9 +86,9 @@ def inherit(
             bare[each] = None if each == "trigger" else _DEFAULTS[each]
     values = bare | {each: value for each, value in options.items() if each not in kept}
     if values["trigger"] is None:
-        # The template had a trigger and has none now: the schedule keeps its last one.
+        # The template had a trigger and has none now: the schedule keeps its last one, until the template has
+        # one again.
         values["trigger"] = present["trigger"]
-        kept.add("trigger")
     base = {
         each: before.base[each] if each in kept else bare[each]
         for each in options
