@@ -161,7 +161,8 @@ def test_a_schedule_moves_from_the_code_to_a_file_of_the_same_source(
 def test_a_schedule_that_schedules_declare_wrote_may_move_to_the_code(store: Contested) -> None:
     app = app_on(store, report="every 10m")
     app.schedules.declare("report", "every 10m", "work")
-    assert changed(only(app.plan())) == {"managed_by": ("api", "code:shop")}
+    entry = only(app.plan())
+    assert (entry.action, changed(entry)) == ("change", {"managed_by": ("api", "code:shop")})
 
 
 def test_an_edit_by_hand_is_a_drift_that_stays(store: Contested) -> None:
@@ -248,7 +249,8 @@ def test_a_deleted_schedule_is_added_again(store: Contested) -> None:
     app = app_on(store, report="every 10m")
     app.apply()
     app.schedules.delete("report")
-    assert actions(app.plan()) == {"report": "add"}
+    entry = only(app.plan())
+    assert (entry.action, entry.ticks_before, changed(entry)["trigger"]) == ("add", (), (None, "every 10m"))
     app.apply()
     assert names(app) == ["report"]
 
@@ -367,6 +369,43 @@ def test_a_long_backlog_is_written_in_parts(store: Contested, clock: VirtualCloc
     result = app.apply(app.plan())
     assert [each.name for each in result.done] == ["a"]
     assert (app.schedules.get("a").trigger, len(app.runs.list(limit=10_000))) == ("every 1h", 7200)
+
+
+def test_an_overdue_tick_follows_the_policy_under_which_it_came_due(
+    store: Contested, clock: VirtualClock
+) -> None:
+    before = app_on(store)
+    before.declare("a", "every 1h", "work", overlap="skip")
+    before.apply()
+    before.schedules.run_now("a")  # still active when the tick comes
+    clock.advance("90m")
+    app = app_on(store)
+    app.declare("a", "every 2h", "work", overlap="skip")
+    app.apply()
+    assert len(app.runs.list()) == 1
+    assert [each.reason for each in app.schedules.skipped("a")] == ["overlap"]
+
+
+def test_a_schedule_that_a_newer_version_wrote_is_left_alone(store: Contested) -> None:
+    app_on(store, a="every 1h", gone="every 1h").apply()
+    for name in ("a", "gone"):
+        key = ("default", name)
+        store._schedules[key] = replace(store._schedules[key], format=99)
+    plan = app_on(store, a="every 2h").plan(prune=True, adopt=True)
+    assert {each.name: (each.action, each.why) for each in plan.entries} == dict.fromkeys(
+        ("a", "gone"), ("conflict", "a newer version of Evenbeat wrote it")
+    )
+    assert app_on(store, a="every 2h").apply(prune=True, adopt=True).done == ()
+
+
+def test_a_damaged_schedule_is_written_anew(store: Contested) -> None:
+    app_on(store, a="every 1h").apply()
+    key = ("default", "a")
+    store._schedules[key] = replace(store._schedules[key], payload="{", damage="payload: broken")
+    app = app_on(store, a="every 1h")
+    assert actions(app.plan()) == {"a": "change"}
+    app.apply()
+    assert (app.schedules.get("a").damage, app.plan().entries) == ("", ())
 
 
 def test_many_changes_are_written_in_steps(store: Contested, monkeypatch: pytest.MonkeyPatch) -> None:
