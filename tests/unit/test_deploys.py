@@ -28,7 +28,11 @@ class Contested(MemoryStore):
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
         self.sizes: list[int] = []
+        self.hints = 0
         self.overtake: Callable[[], object] | None = None
+
+    def hint(self) -> None:
+        self.hints += 1
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         self.sizes.append(len(writes))
@@ -338,6 +342,25 @@ def test_a_schedule_that_fires_meanwhile_is_applied_all_the_same(
     assert [each.name for each in result.done] == ["a"]
     assert len(app.runs.list(schedule="a")) == 1  # fired once, by whoever came first
     assert app.schedules.get("a").trigger == "every 2h"
+
+
+def test_a_schedule_that_fires_meanwhile_is_removed_all_the_same(
+    store: Contested, clock: VirtualClock
+) -> None:
+    app_on(store, old="every 1h").apply()
+    app = app_on(store)
+    clock.advance("1h")
+    store.overtake = lambda: store.fire_due(clock.now, 10, plan_ticks)
+    assert [each.name for each in app.apply(prune=True).done] == ["old"]
+    assert (names(app), len(app.runs.list())) == ([], 1)
+
+
+def test_nodes_are_woken_if_something_was_written_and_only_then(store: Contested) -> None:
+    app = app_on(store, a="every 1h")
+    app.apply()
+    assert store.hints == 1
+    app.apply()
+    assert store.hints == 1
 
 
 def test_a_schedule_that_another_apply_has_created_meanwhile_is_not_created_twice(store: Contested) -> None:
