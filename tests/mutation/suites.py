@@ -103,6 +103,24 @@ SUITES = (
         ("tests/unit/test_templates.py",),
     ),
     Suite(
+        "deploys",
+        (
+            "rules/ownership.py",
+            "rules/deploying.py",
+            "app/deploying.py",
+            "app/deploy_entries.py",
+            "app/declared_schedules.py",
+            "app/run_moves.py",
+            "schedule_files.py",
+        ),
+        (
+            "tests/unit/test_deploys.py",
+            "tests/unit/test_deploy_deaths.py",
+            "tests/unit/test_schedule_files.py",
+            "tests/unit/test_run_moves.py",
+        ),
+    ),
+    Suite(
         "answers",
         (
             "app/accounting.py",

@@ -28,7 +28,11 @@ class Contested(MemoryStore):
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
         self.sizes: list[int] = []
+        self.hints = 0
         self.overtake: Callable[[], object] | None = None
+
+    def hint(self) -> None:
+        self.hints += 1
 
     def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
         self.sizes.append(len(writes))
@@ -161,7 +165,8 @@ def test_a_schedule_moves_from_the_code_to_a_file_of_the_same_source(
 def test_a_schedule_that_schedules_declare_wrote_may_move_to_the_code(store: Contested) -> None:
     app = app_on(store, report="every 10m")
     app.schedules.declare("report", "every 10m", "work")
-    assert changed(only(app.plan())) == {"managed_by": ("api", "code:shop")}
+    entry = only(app.plan())
+    assert (entry.action, changed(entry)) == ("change", {"managed_by": ("api", "code:shop")})
 
 
 def test_an_edit_by_hand_is_a_drift_that_stays(store: Contested) -> None:
@@ -248,7 +253,8 @@ def test_a_deleted_schedule_is_added_again(store: Contested) -> None:
     app = app_on(store, report="every 10m")
     app.apply()
     app.schedules.delete("report")
-    assert actions(app.plan()) == {"report": "add"}
+    entry = only(app.plan())
+    assert (entry.action, entry.ticks_before, changed(entry)["trigger"]) == ("add", (), (None, "every 10m"))
     app.apply()
     assert names(app) == ["report"]
 
@@ -338,6 +344,25 @@ def test_a_schedule_that_fires_meanwhile_is_applied_all_the_same(
     assert app.schedules.get("a").trigger == "every 2h"
 
 
+def test_a_schedule_that_fires_meanwhile_is_removed_all_the_same(
+    store: Contested, clock: VirtualClock
+) -> None:
+    app_on(store, old="every 1h").apply()
+    app = app_on(store)
+    clock.advance("1h")
+    store.overtake = lambda: store.fire_due(clock.now, 10, plan_ticks)
+    assert [each.name for each in app.apply(prune=True).done] == ["old"]
+    assert (names(app), len(app.runs.list())) == ([], 1)
+
+
+def test_nodes_are_woken_if_something_was_written_and_only_then(store: Contested) -> None:
+    app = app_on(store, a="every 1h")
+    app.apply()
+    assert store.hints == 1
+    app.apply()
+    assert store.hints == 1
+
+
 def test_a_schedule_that_another_apply_has_created_meanwhile_is_not_created_twice(store: Contested) -> None:
     first, second = app_on(store, a="every 1h"), app_on(store, a="every 1h")
     store.overtake = first.apply
@@ -367,6 +392,43 @@ def test_a_long_backlog_is_written_in_parts(store: Contested, clock: VirtualCloc
     result = app.apply(app.plan())
     assert [each.name for each in result.done] == ["a"]
     assert (app.schedules.get("a").trigger, len(app.runs.list(limit=10_000))) == ("every 1h", 7200)
+
+
+def test_an_overdue_tick_follows_the_policy_under_which_it_came_due(
+    store: Contested, clock: VirtualClock
+) -> None:
+    before = app_on(store)
+    before.declare("a", "every 1h", "work", overlap="skip")
+    before.apply()
+    before.schedules.run_now("a")  # still active when the tick comes
+    clock.advance("90m")
+    app = app_on(store)
+    app.declare("a", "every 2h", "work", overlap="skip")
+    app.apply()
+    assert len(app.runs.list()) == 1
+    assert [each.reason for each in app.schedules.skipped("a")] == ["overlap"]
+
+
+def test_a_schedule_that_a_newer_version_wrote_is_left_alone(store: Contested) -> None:
+    app_on(store, a="every 1h", gone="every 1h").apply()
+    for name in ("a", "gone"):
+        key = ("default", name)
+        store._schedules[key] = replace(store._schedules[key], format=99)
+    plan = app_on(store, a="every 2h").plan(prune=True, adopt=True)
+    assert {each.name: (each.action, each.why) for each in plan.entries} == dict.fromkeys(
+        ("a", "gone"), ("conflict", "a newer version of Evenbeat wrote it")
+    )
+    assert app_on(store, a="every 2h").apply(prune=True, adopt=True).done == ()
+
+
+def test_a_damaged_schedule_is_written_anew(store: Contested) -> None:
+    app_on(store, a="every 1h").apply()
+    key = ("default", "a")
+    store._schedules[key] = replace(store._schedules[key], payload="{", damage="payload: broken")
+    app = app_on(store, a="every 1h")
+    assert actions(app.plan()) == {"a": "change"}
+    app.apply()
+    assert (app.schedules.get("a").damage, app.plan().entries) == ("", ())
 
 
 def test_many_changes_are_written_in_steps(store: Contested, monkeypatch: pytest.MonkeyPatch) -> None:

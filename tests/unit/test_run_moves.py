@@ -48,6 +48,18 @@ def test_queued_runs_become_runs_of_the_new_task(app: Scheduler) -> None:
     assert app.runs.move("old", "new").matched == 0
 
 
+def test_workers_are_woken_if_a_run_was_moved_and_only_then(
+    app: Scheduler, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.enqueue("old", unique="k")
+    hints: list[None] = []
+    monkeypatch.setattr(store, "hint", lambda: hints.append(None))
+    app.runs.move("old", "new")
+    assert len(hints) == 1
+    app.runs.move("old", "new")
+    assert len(hints) == 1
+
+
 def test_a_dry_run_only_counts(app: Scheduler) -> None:
     app.enqueue("old")
     result = app.runs.move("old", "new", dry_run=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from evenbeat.core.checks import check_label
 from evenbeat.core.records import ScheduleRecord
 
 SourceKind: TypeAlias = Literal["code", "file"]
@@ -17,8 +16,6 @@ API = "api"
 
 def owner(kind: SourceKind, source: str) -> str:
     """Return the text for ``managed_by``."""
-    if source:
-        check_label(source, "source")
     return owner_text(kind, source)
 
 
