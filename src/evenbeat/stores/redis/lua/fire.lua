@@ -30,8 +30,7 @@ local function same_facts(member, facts)
   if not facts then return true end
   local tenant, name = match(member, '^([^ ]*) (.*)$')
   if facts[1] == 'pending' then
-    local first, last = pending_range(tenant, name)
-    return call('ZLEXCOUNT', base .. 'kinds:success', first, last) == facts[2]
+    return pending_of(tenant, name) == facts[2]
   end
   for at = 2, #facts, 2 do
     local found = read('HMGET', base .. 'schedules:' .. path(tenant, facts[at]), 'last_success')

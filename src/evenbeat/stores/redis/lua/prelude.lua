@@ -417,9 +417,12 @@ local function followed(trigger)
   return trigger and match(trigger, '^on success of (.*)$')
 end
 
--- How many successes wait for a schedule to fire them; as a range of the index of their records.
-local function pending_range(tenant, name)
-  return '[' .. tenant .. ' ' .. name .. '/', '(' .. tenant .. ' ' .. name .. '0'
+-- Returns how many successes wait for a schedule to fire them, and the range of the index with their records. An index of
+-- another type has none: the other schedules fire.
+local function pending_of(tenant, name)
+  local first, last = '[' .. tenant .. ' ' .. name .. '/', '(' .. tenant .. ' ' .. name .. '0'
+  if not fits(base .. 'kinds:success', 'zset') then return 0, first, last end
+  return call('ZLEXCOUNT', base .. 'kinds:success', first, last), first, last
 end
 
 local function note(tenant, name, body)

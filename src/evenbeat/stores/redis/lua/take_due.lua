@@ -43,9 +43,10 @@ local function facts_of(member, trigger, after)
   local tenant, name = match(member, '^([^ ]*) (.*)$')
   local facts
   if followed(trigger) then
-    local first, last = pending_range(tenant, name)
-    facts = { 'pending', call('ZLEXCOUNT', base .. 'kinds:success', first, last) }
-    for _, one in ipairs(call('ZRANGEBYLEX', base .. 'kinds:success', first, last, 'LIMIT', 0, request[9])) do
+    local number, first, last = pending_of(tenant, name)
+    facts = { 'pending', number }
+    local some = number > 0 and call('ZRANGEBYLEX', base .. 'kinds:success', first, last, 'LIMIT', 0, request[9]) or {}
+    for _, one in ipairs(some) do
       local key = sub(one, #tenant + 2)
       facts[#facts + 1] = key
       facts[#facts + 1] = read('HMGET', record_key('success', tenant, key), 'body')[1] or ''
