@@ -24,7 +24,8 @@ EXPR is the text of a trigger:
   @daily                  a short name; also @hourly @weekly @monthly @yearly
   every 10m               a period of real time
   at 2026-03-01T09:00Z    once
-Options may follow in the text: tz= gap= repeat= days= start= until= skip= only= move=
+Options may follow in the text: tz= gap= repeat= days= start= until=,
+and calendars: skip= only= move=
 Quote it, so that the shell leaves the * alone.
 """
 
