@@ -25,7 +25,8 @@ EXPR is the text of a trigger:
   every 10m               a period of real time
   at 2026-03-01T09:00Z    once
   on success of load      after each success of another schedule
-Options may follow in the text: tz= gap= repeat= days= start= until= skip= only= move=
+Options may follow in the text: tz= gap= repeat= days= start= until=,
+and calendars: skip= only= move=
 Quote it, so that the shell leaves the * alone.
 """
 

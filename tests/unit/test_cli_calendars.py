@@ -1,0 +1,53 @@
+"""``evenbeat calendars``, and what other commands say about calendars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evenbeat import Scheduler
+from tests.unit import cli_store
+from tests.unit.cli_store import answered, failed, printed
+
+# Fixtures: a store in this folder, and a clock that stands still on a Monday at 08:00 UTC.
+app, clock = cli_store.app, cli_store.clock
+
+
+def test_calendars_are_set_listed_shown_and_deleted(app: Scheduler) -> None:
+    made = printed(
+        "calendars", "set", "off", "--day", "2026-12-24..2026-12-25", "--weekly", "sun 10:00-12:00"
+    )
+    assert made == "set off: sun 10:00-12:00; 2026-12-24..2026-12-25\n"
+    assert "business-days" in printed("calendars", "list")
+    shown = printed("calendars", "show", "off", "--from", "2026-12-24", "--days", "4")
+    assert shown.splitlines()[-3:] == [
+        "2026-12-24 Thursday",
+        "2026-12-25 Friday",
+        "2026-12-27 Sunday 10:00-12:00",
+    ]
+    assert answered("calendars", "list")["calendars"][-1]["name"] == "off"
+    assert printed("calendars", "delete", "off") == "deleted off\n"
+    assert 'there is no calendar "off"' in failed("calendars", "delete", "off")
+    assert "give no day" in failed("calendars", "set", "off", code=2)
+
+
+def test_a_calendar_in_use_stays_and_names_its_schedules(app: Scheduler) -> None:
+    printed("calendars", "set", "off", "--day", "12-25")
+    printed("schedules", "add", "beat", "0 9 * * * skip=off", "charge")
+    assert 'calendar "off" is used by beat' in failed("calendars", "delete", "off")
+    assert "1 schedule planned anew" in printed("calendars", "set", "off", "--day", "12-26")
+    assert "schedules  beat" in printed("calendars", "show", "off")
+
+
+def test_next_and_explain_read_the_calendars_of_the_store(app: Scheduler) -> None:
+    app.calendars.set("off", weekly=["mon-sat"])
+    assert "Sun" in printed("next", "0 9 * * * skip=off", "-n", "1")
+    assert "not in off" in printed("explain", "0 9 * * * skip=off")
+    assert "there is no calendar" in failed("next", "0 9 * * * skip=of", code=2)
+    assert "only in business-days" in printed("next", "0 9 * * * only=business-days", "-n", "1")
+
+
+def test_a_large_file_is_refused_by_its_size(app: Scheduler, tmp_path: Path) -> None:
+    path = tmp_path / "large.ics"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    assert "100,000,000 bytes" in failed("calendars", "set", "off", "--ics", str(path))
