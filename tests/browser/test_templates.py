@@ -64,8 +64,9 @@ def test_a_template_is_set_changed_and_deleted(
     users.get_by_role("link", name="sales").click()
     overview = page.get_by_role("region", name="Overview")
     expect(overview).to_contain_text("nightly, inherits trigger, retries")
-    app.schedules.delete("sales")
     page.goto(dashboard.link("templates"))
+    expect(_row(page, "nightly")).to_be_visible()
+    app.schedules.delete("sales")
     page.get_by_role("button", name="Delete nightly").click()
     dialog.get_by_role("button", name="Delete").click()
     expect(_notice(page, "Deleted the template nightly.")).to_be_visible()
@@ -115,6 +116,10 @@ def test_a_new_schedule_takes_its_trigger_from_a_template(dashboard: Dashboard, 
     expect(page.get_by_role("region", name="Overview")).to_contain_text("inherits trigger, retries")
     made = dashboard.app.schedules.get("sales")
     assert (made.trigger, made.template) == ("0 3 * * *", "nightly")
+    page.goto(dashboard.link("schedules", "default", "sales", "edit"))
+    note = page.get_by_role("note", name="Template")
+    expect(note).to_contain_text("It inherits trigger, retries from the template nightly.")
+    assert_accessible(page)
 
 
 def test_all_that_match_a_pattern_are_changed(dashboard: Dashboard, page: Page) -> None:
@@ -152,5 +157,5 @@ def test_a_resume_offers_to_catch_up(dashboard: Dashboard, page: Page) -> None:
     assert app.schedules.get("beat").state == "paused"
     assert_accessible(page)
     dialog.get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("button", name="Pause").first).to_be_visible()
+    expect(_notice(page, "Resumed beat.")).to_be_visible()
     assert len(app.runs.list()) == 1

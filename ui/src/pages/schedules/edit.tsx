@@ -17,7 +17,7 @@ import { OptionChanges, TickComparison } from "./compare";
 import { TriggerHelp } from "./create";
 import { CodeNotice } from "./drift";
 import { PolicyFields, WhatFields, WrongFields } from "./fields";
-import { changeBody, changedFields, errorsOf, fieldOf, formOf, LABELS, rebased } from "./form";
+import { changeBody, changedFields, errorsOf, type FieldName, fieldOf, formOf, LABELS, rebased } from "./form";
 import { PreviewCard, usePreview } from "./preview";
 import { useForm, useWrongField } from "./use_form";
 
@@ -37,6 +37,17 @@ async function loaded(tenant: string, name: string, signal?: AbortSignal): Promi
   const schedule = JSON.parse(text) as Schedule;
   const payload = schedule.payload_text ?? memberTexts(text)["payload"] ?? "null";
   return { ...schedule, payload_text: payload === "null" ? null : prettyJson(payload) };
+}
+
+/** Say which options come from a template: a change here makes them the schedule's own. */
+function TemplateNotice({ schedule: { template, inherited, tenant } }: { schedule: Schedule }) {
+  if (template === null || inherited.length === 0) return null;
+  const options = inherited.map((option) => LABELS[option as FieldName].toLowerCase()).join(", ");
+  return (
+    <p class="muted" role="note" aria-label="Template">
+      It inherits {options} from the template <a href={href(["templates", template], { tenant })}>{template}</a>. An option that you change here becomes its own.
+    </p>
+  );
 }
 
 function Editor({ first }: { first: Schedule }) {
@@ -92,6 +103,7 @@ function Editor({ first }: { first: Schedule }) {
     <form ref={element} class="editor" onSubmit={review} noValidate>
       <div class="across">
         <CodeNotice schedule={schedule} onReset={() => void reload.run()} />
+        <TemplateNotice schedule={schedule} />
       </div>
       <WhatFields form={form.values} errors={errors} onField={set} isNew={false} triggerWords={preview.explanation !== null && !preview.isOld ? preview.explanation.words : <TriggerHelp />} />
       <div class="beside">
