@@ -7,6 +7,7 @@ import msgspec
 from evenbeat.core.records import Record
 from evenbeat.core.tenants import MOST_QUOTA, Quota
 from evenbeat.rules.alert_records import CHANNEL, INCIDENT, LOG, PAST, PENDING, RULE, SIGNAL, WINDOW
+from evenbeat.rules.calendar_records import KIND as CALENDAR
 
 QUOTA = "quota"
 """The kind of the record with a tenant's quota. It has the tenant of the quota, and the key KEY."""
@@ -14,7 +15,7 @@ KEY = "quota"
 DEFAULT = "default"
 """The tenant with which the store also keeps what belongs to no tenant, such as tokens and limits."""
 
-_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA)
+_OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", CALENDAR, QUOTA)
 _OF_OTHERS = (RULE, CHANNEL, WINDOW, SIGNAL, INCIDENT, PAST, PENDING, LOG, "retention")
 
 
