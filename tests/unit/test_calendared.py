@@ -164,7 +164,7 @@ def cases(draw: st.DrawFn) -> tuple[Calendared, dict[str, TimeSet], datetime, st
     return trigger.with_calendars(sets), sets, around, own
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_ticks_are_those_of_the_reference(case: tuple[Calendared, dict[str, TimeSet], datetime, str]) -> None:
     trigger, sets, around, own = case
