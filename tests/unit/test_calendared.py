@@ -164,7 +164,7 @@ def cases(draw: st.DrawFn) -> tuple[Calendared, dict[str, TimeSet], datetime, st
     return trigger.with_calendars(sets), sets, around, own
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_ticks_are_those_of_the_reference(case: tuple[Calendared, dict[str, TimeSet], datetime, str]) -> None:
     trigger, sets, around, own = case
@@ -180,7 +180,7 @@ def test_ticks_are_those_of_the_reference(case: tuple[Calendared, dict[str, Time
     assert backwards[::-1] == wanted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cases())
 def test_removed_ticks_are_the_bare_ones_that_are_refused(
     case: tuple[Calendared, dict[str, TimeSet], datetime, str],

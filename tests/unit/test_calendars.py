@@ -15,6 +15,7 @@ from evenbeat import (
     CalendarNotFound,
     InvalidTrigger,
     InvalidValue,
+    Scheduler,
     SkippedTicks,
     cron,
     every,
@@ -192,6 +193,16 @@ def test_each_tenant_has_its_own(app: VirtualScheduler) -> None:
     with pytest.raises(InvalidTrigger, match="there is no calendar"):
         app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
     app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work", tenant="acme")
+
+
+def test_the_purge_of_a_tenant_deletes_its_calendars() -> None:
+    app = Scheduler("memory://")
+    app.calendars.set("off", days=["12-25"], tenant="acme")
+    app.calendars.set("off", days=["12-25"])
+    app.enqueue("work", tenant="acme")
+    app.tenants.purge("acme", dry_run=False)
+    assert [each.name for each in app.calendars.list(tenant="acme")] == ["business-days", "weekends"]
+    assert len(app.calendars.list()) == 3
 
 
 # -- schedules ---------------------------------------------------------------------------------------------

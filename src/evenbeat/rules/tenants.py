@@ -8,6 +8,7 @@ from evenbeat.core.records import Record
 from evenbeat.core.tenants import MOST_QUOTA, Quota
 from evenbeat.rules.alert_records import CHANNEL, INCIDENT, LOG, PAST, PENDING, RULE, SIGNAL, WINDOW
 from evenbeat.rules.backfills import KINDS as BACKFILLS
+from evenbeat.rules.calendar_records import KIND as CALENDAR
 from evenbeat.rules.templates import TEMPLATE
 
 QUOTA = "quota"
@@ -17,7 +18,7 @@ DEFAULT = "default"
 """The tenant with which the store also keeps what belongs to no tenant, such as tokens and limits."""
 
 _OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA)
-_OF_SCHEDULES = (TEMPLATE, "success", *BACKFILLS)
+_OF_SCHEDULES = (TEMPLATE, CALENDAR, "success", *BACKFILLS)
 _OF_OTHERS = (RULE, CHANNEL, WINDOW, SIGNAL, INCIDENT, PAST, PENDING, LOG, "retention")
 
 

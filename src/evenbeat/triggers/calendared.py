@@ -255,10 +255,14 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
             return None
         label = bare.label_of(tick)
         step = DAY if self.move == "next" else -DAY
-        for days in range(1, MOST_DAYS_MOVED + 1):
+        days = 1
+        while days <= MOST_DAYS_MOVED:
             second = second_of(own, label + days * step, bare.repeat)
-            if admission.admits(second):
+            admitted, until = admission.stretch(second)
+            if admitted:
                 return second * 1000
+            # Over whole days that are refused; a day less, since the clock may be changed by up to a day.
+            days += max(1, (until - second) // DAY - 1) if self.move == "next" else 1
         return None
 
     def _image(self, tick: Instant) -> Instant | None:
