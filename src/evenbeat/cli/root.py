@@ -49,6 +49,10 @@ class Root(Reporting, LazyGroup):
                 "evenbeat.cli.commands.templates",
                 "Named sets of options that schedules inherit: list, show, set and delete them.",
             ),
+            "calendars": Lazy(
+                "evenbeat.cli.commands.calendars",
+                "Keep days and times that schedules skip, or run only in: holidays, business hours.",
+            ),
             "plan": Lazy(
                 "evenbeat.cli.commands.plan", "Show what a deploy would change about the schedules."
             ),
@@ -67,10 +71,6 @@ class Root(Reporting, LazyGroup):
             "limits": Lazy(
                 "evenbeat.cli.commands.limits",
                 "Limit how many runs are running at once, and how fast they start, over all machines.",
-            ),
-            "calendars": Lazy(
-                "evenbeat.cli.commands.calendars",
-                "Keep days and times that schedules skip, or run only in: holidays, business hours.",
             ),
             "stats": Lazy(
                 "evenbeat.cli.commands.stats", "Show how many runs started, failed and were late, over time."

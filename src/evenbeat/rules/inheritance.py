@@ -35,6 +35,7 @@ INHERITABLE = (
     "overlap",
     "max_concurrent",
     "spread",
+    "after",
 )
 """The options that a template may have."""
 

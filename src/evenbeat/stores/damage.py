@@ -10,9 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.core.checks import check_schedule
+from evenbeat.core.dependencies import parse_after
 from evenbeat.core.instants import FIRST, LAST
 from evenbeat.core.records import LONGEST_SPREAD, MOST_CONCURRENT, ScheduleRecord, Version
-from evenbeat.errors import EvenbeatError
+from evenbeat.errors import EvenbeatError, InvalidValue
 
 Key: TypeAlias = tuple[str, str]
 """(tenant, name) of a schedule."""
@@ -57,6 +58,11 @@ def check_fired_fields(schedule: ScheduleRecord) -> ScheduleRecord:
         raise Unreadable(f"priority {s.priority} or spread {s.spread} is out of range")
     if s.max_concurrent is not None and not 1 <= s.max_concurrent <= MOST_CONCURRENT:
         raise Unreadable(f"max_concurrent {s.max_concurrent} is out of range")
+    if s.after:
+        try:
+            parse_after(s.after)
+        except InvalidValue as error:
+            raise Unreadable(error.problem) from error
     return schedule
 
 

@@ -165,9 +165,16 @@ CROSS JOIN LATERAL (
     ORDER BY key LIMIT %(limit)s
 ) AS pending
 """
+# By ctid: a join with a list of unknown length may read the whole table.
 DELETE_SPENT = f"""
-DELETE FROM evenbeat.records AS record USING {rows_of(("kind", "tenant", "key"))}
-WHERE record.kind = wanted.kind AND record.tenant = wanted.tenant AND record.key = wanted.key
+DELETE FROM evenbeat.records WHERE ctid = ANY (ARRAY(
+    SELECT spent.ctid FROM {rows_of(("kind", "tenant", "key"))}
+    CROSS JOIN LATERAL (
+        SELECT ctid FROM evenbeat.records AS record
+        WHERE record.kind = wanted.kind AND record.tenant = wanted.tenant AND record.key = wanted.key
+        LIMIT 1
+    ) AS spent
+))
 """
 
 # Writes only the fields of firing, never those that users set. Two processes fire 20,000 to 30,000 ticks a

@@ -46,10 +46,8 @@ class ScheduleContract(Contract):
                 pause_note="naïve ∑ \x01",
                 paused_by="ann@db1",
                 declared='{"task":"work","payload":{"text":"\\u0000"}}',
-                after='[{"schedule":"load","within":3600000}]',
+                after="load within 1h wait 30m",
                 template='{"name":"nightly","own":["retries"]}',
-                calendars='{"skip":[[0,86400000]]}',
-                followers="digest report",
                 last_fire=store.now() - 1,
             ),
         )

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 @store_options
 @json_option
 def command(store: str | None, tenant: str | None, as_json: bool) -> None:
-    """List the calendars, the built-in ones first."""
+    """List the calendars.
+
+    The built-in ones come first.
+    """
     with opened(store, tenant) as app:
         calendars = app.calendars.list()
 
