@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from evenbeat.node.backfills import advance
 from evenbeat.rules import attempts
 from tests.unit import cli_store
 from tests.unit.cli_store import Clock, answered, claim, failed, printed, run
+from tests.unit.sleeping import replace_sleep
 
 # Fixtures: a store in this folder, and a clock that stands still on a Monday at 08:00 UTC.
 app, clock = cli_store.app, cli_store.clock
@@ -118,7 +118,7 @@ def test_unknown_names_are_refused() -> None:
 def test_waiting_shows_the_progress_and_answers_by_the_exit_code(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch, error: str | None
 ) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: work(app, error))
+    replace_sleep(monkeypatch, lambda _: work(app, error))
     monkeypatch.setattr(backfill_words, "_LINE_EVERY", 0.0)
     result = run("schedules", "backfill", "hourly", *RANGE, "--wait")
     assert result.exit_code == (0 if error is None else 1)
@@ -132,7 +132,7 @@ def test_waiting_shows_the_progress_and_answers_by_the_exit_code(
 
 def test_on_a_terminal_one_line_changes(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[tuple[str, bool]] = []
-    monkeypatch.setattr(time, "sleep", lambda _: work(app))
+    replace_sleep(monkeypatch, lambda _: work(app))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(click, "echo", lambda text="", nl=True, **_: said.append((str(text), nl)))
     made = app.schedules.backfill("hourly", "4h", "0s")

@@ -1157,7 +1157,7 @@ export interface ScheduleChanges {
   /** Null: none; its options stay. */
   template?: string | null;
   /** Options to give back to the template. */
-  inherit?: ("backoff" | "catch_up" | "catch_up_limit" | "catch_up_max_age" | "catch_up_rate" | "description" | "expires" | "grace" | "max_backoff" | "max_concurrent" | "max_crashes" | "on_crash" | "overlap" | "priority" | "queue" | "retries" | "spread" | "tags" | "timeout" | "trigger")[];
+  inherit?: ("after" | "backoff" | "catch_up" | "catch_up_limit" | "catch_up_max_age" | "catch_up_rate" | "description" | "expires" | "grace" | "max_backoff" | "max_concurrent" | "max_crashes" | "on_crash" | "overlap" | "priority" | "queue" | "retries" | "spread" | "tags" | "timeout" | "trigger")[];
   /** How many times a failed run is retried. */
   retries?: number;
   /** The wait before the first retry; it doubles with each retry. */
@@ -1541,6 +1541,8 @@ export interface WantedTemplate {
   max_concurrent?: number | null;
   /** Ticks fire up to this much later, by an amount that depends on the schedule's name alone. */
   spread?: number | string;
+  /** Schedules that must have succeeded lately before a tick fires: load within 1h wait 30m. */
+  after?: string | null;
 }
 
 /** A token to create. */
