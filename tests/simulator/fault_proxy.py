@@ -56,6 +56,8 @@ class Call:
         # At the commit: before the answer, other nodes may have changed them.
         self.rows: dict[tuple[str, str], ScheduleRecord | None] = {}
         self.held: dict[str, RunRecord] = {}
+        self.has_held: set[str] = set()
+        """The runs that a claim held at any look at the store. Others may have ended some of them since."""
         self.took: set[str] = set()
         """The runs that a claim has taken. It may have lost some of them before its last commit."""
         self.limits: tuple[Limit, ...] = ()

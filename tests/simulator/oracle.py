@@ -133,6 +133,7 @@ class Oracle:
                 for run in view.runs.values()
                 if run.claim == claim.token and run.state == "running"
             }
+            call.has_held.update(call.held)
             queued = (
                 run
                 for run in view.runs.values()
@@ -464,7 +465,7 @@ class Oracle:
         if len(set(ids)) != len(ids):
             raise Violation(f"a claim answered a run twice: {', '.join(ids)}", max(ids, key=ids.count))
         # A claim of limited runs may take several commits, between which others end or take over runs.
-        is_less = call.queued is not None and call.held.keys() <= set(ids) <= call.took | call.held.keys()
+        is_less = call.queued is not None and call.held.keys() <= set(ids) <= call.took | call.has_held
         if {run.id: run for run in answer.runs} != call.held and not is_less:
             held = ", ".join(sorted(call.held)) or "nothing"
             raise Violation(f"a claim holds {held}, but was answered {', '.join(ids) or 'nothing'}")
