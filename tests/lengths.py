@@ -24,6 +24,11 @@ def configure(config: pytest.Config) -> None:
     _is_short = config.option.markexpr == "not long"
 
 
+def is_short() -> bool:
+    """Return whether long tests are left out."""
+    return _is_short
+
+
 def examples(count: int) -> int:
     """Return how many examples a property is tried with: a fifth of them where long tests are left out."""
     return max(100, count // 5) if _is_short else count

@@ -226,7 +226,7 @@ def simulate(seed: int, *, is_cancelled: bool = False, **fields: Any) -> World:
     return world
 
 
-@pytest.mark.parametrize("first", chunks(range(0, 300, 25), in_test=2))
+@pytest.mark.parametrize("first", chunks(range(0, 300, 25), in_test=1))
 def test_nodes_in_any_order_add_each_run_once_and_never_too_many(first: int) -> None:
     for seed in range(first, first + 25):
         simulate(seed).check()

@@ -15,6 +15,7 @@ from evenbeat.triggers.calendar_texts import read_days, read_weekly
 from evenbeat.triggers.calendared import MOST_DAYS_MOVED, Removed
 from evenbeat.triggers.time_sets import EPOCH_ORDINAL, TimeSet, days_within
 from evenbeat.triggers.zones import zone
+from tests.lengths import is_short
 
 ZONES = (
     "UTC",
@@ -164,7 +165,7 @@ def cases(draw: st.DrawFn) -> tuple[Calendared, dict[str, TimeSet], datetime, st
     return trigger.with_calendars(sets), sets, around, own
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20 if is_short() else 60, deadline=None)
 @given(cases())
 def test_ticks_are_those_of_the_reference(case: tuple[Calendared, dict[str, TimeSet], datetime, str]) -> None:
     trigger, sets, around, own = case
