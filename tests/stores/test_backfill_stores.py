@@ -18,6 +18,7 @@ from evenbeat.node.backfills import advance
 from evenbeat.rules import attempts
 from evenbeat.rules.backfills import KINDS
 from evenbeat.stores.base import Claim, RunQuery
+from tests.lengths import some
 
 RANGE = ("2026-01-01T00:00Z", "2026-01-02T00:00Z")
 TICKS = 24
@@ -29,7 +30,6 @@ DYING = """
 import os, sys
 from evenbeat import Scheduler
 from evenbeat.stores.urls import open_url
-from tests.lengths import some
 store = open_url(sys.argv[1])
 app = Scheduler(store)
 app.runs.count()  # opens the store
