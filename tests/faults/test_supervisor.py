@@ -234,12 +234,11 @@ def test_a_job_that_ends_its_process_with_the_code_of_an_orderly_end_has_crashed
     supervised.check_ticks()
 
 
-@pytest.mark.long
-def test_runs_that_were_only_claimed_are_not_to_blame_when_their_process_dies(supervised: Supervised) -> None:
-    supervised.start("--lease", LONG, "--thread-concurrency", "1", SUPERVISED_JOBS="greedy")
+def _poison_and_others(supervised: Supervised, scene: int) -> list[str]:
+    """Add a run that ends its process, and others behind it; return the ids of the others."""
     now = supervised.store.now()
     poison = RunRecord(
-        id="poison",
+        id=f"poison-{scene}",
         task="exits",
         run_at=now,
         created_at=now,
@@ -249,21 +248,34 @@ def test_runs_that_were_only_claimed_are_not_to_blame_when_their_process_dies(su
     )
     others = [
         RunRecord(
-            id=f"other-{at}", task="notes", run_at=now, created_at=now, execution=Execution(on_crash="fail")
+            id=f"other-{scene}-{at}",
+            task="notes",
+            run_at=now,
+            created_at=now,
+            execution=Execution(on_crash="fail"),
         )
         for at in range(20)
     ]
     supervised.store.add_runs([poison, *others])
     supervised.store.hint()
+    return [other.id for other in others]
 
-    run = supervised.until_state("poison", "failed")
-    assert (supervised.begun("poison"), run.crashes) == (3, 3)
-    for other in others:
-        run = supervised.until_state(other.id, "succeeded")
-        assert (supervised.begun(other.id), run.crashes) == (1, 0)
-    assert {record["job_id"] for record in supervised.logged("a run was handed back")} & {
-        other.id for other in others
-    }
+
+@pytest.mark.long
+def test_runs_that_were_only_claimed_are_not_to_blame_when_their_process_dies(supervised: Supervised) -> None:
+    supervised.start("--lease", LONG, "--thread-concurrency", "1", SUPERVISED_JOBS="greedy")
+    # On a busy machine, the process may claim the first run alone, and dies before it claims others.
+    for scene in range(5):
+        others = _poison_and_others(supervised, scene)
+        run = supervised.until_state(f"poison-{scene}", "failed")
+        assert (supervised.begun(f"poison-{scene}"), run.crashes) == (3, 3)
+        for other in others:
+            run = supervised.until_state(other, "succeeded")
+            assert (supervised.begun(other), run.crashes) == (1, 0)
+        handed_back = {record["job_id"] for record in supervised.logged("a run was handed back")}
+        if handed_back & set(others):
+            break
+    assert handed_back & set(others)
     assert supervised.stop() == 0
     supervised.check_ticks()
 

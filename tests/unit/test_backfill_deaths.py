@@ -277,7 +277,7 @@ def test_runs_without_the_proof_of_their_batch_are_caught(monkeypatch: pytest.Mo
 
 
 def test_a_write_that_does_not_touch_the_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "touched", lambda row: row)
+    monkeypatch.setattr(rules, "touched", lambda row, now: row)
     assert caught()
 
 
@@ -287,7 +287,7 @@ def test_a_write_that_ignores_the_version_of_the_row_is_caught(monkeypatch: pyte
             row = node._row(self, "default", "s")
             if row is None:
                 return super().put_schedules(writes)
-            planned = [write.planned._replace(schedule=rules.touched(row)) for write in writes]
+            planned = [write.planned._replace(schedule=rules.touched(row, self.now())) for write in writes]
             return super().put_schedules([Write(each, row.version) for each in planned])
 
     monkeypatch.setattr(backfilling, "Watched", Careless)

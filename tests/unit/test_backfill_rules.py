@@ -129,8 +129,8 @@ def test_a_write_leaves_the_last_fire_and_wakes_a_tick_that_waits() -> None:
     (batch,) = planned.records
     assert (batch.kind, batch.key) == (rules.BATCH, "b/1")
     waiting = replace(ROW, overlap="queue", next_tick=NOW, wake_at=NOW + 30_000)
-    assert rules.touched(waiting).wake_at == NOW
-    assert rules.touched(replace(ROW, wake_at=7)).wake_at == 7
+    assert rules.touched(waiting, NOW).wake_at == NOW
+    assert rules.touched(replace(ROW, wake_at=7), NOW).wake_at == 7
 
 
 @pytest.mark.parametrize("until", ["", " until=2026-03-01T11:00:00Z"])

@@ -258,6 +258,51 @@ class TestModes:
         assert len(fired) == len(set(fired)) == 6
         assert fired == list(range(fired[0] or 0, (fired[0] or 0) + 6 * MINUTE, MINUTE))
 
+    def test_a_tick_whose_spread_is_not_over_when_the_row_is_made_fires(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        spread = replace(BEAT, trigger="0 * * * *", spread=3_000_000)
+        code = ticker(store, spread)
+        code.step(clock.now)
+        clock.advance("61m")
+        code.step(clock.now)
+        assert runs(store) == []  # its share of the spread is not over
+        made = changes.declare(replace(spread, managed_by="code"), store.now(), None)
+        assert made is not None
+        assert store.put_schedules([Write(made, None)])[0].accepted
+        walk(clock, code.step, 55)
+        assert len(runs(store)) == 1
+
+    def test_nodes_that_looked_at_different_times_give_a_tick_the_same_id(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        one, other = ticker(store, BEAT), ticker(store, BEAT)
+        clock.advance("45s")
+        one.step(clock.now)
+        other.step(clock.now)
+        self.declare(store)
+        clock.advance("3s")
+        self.delete(store)
+        one.hint()
+        clock.advance("6s")
+        one.step(clock.now)
+        clock.advance("6s")
+        one.step(clock.now)
+        other.step(clock.now)
+        assert len(runs(store)) == 1
+
+    def test_a_run_by_hand_does_not_hide_a_missed_tick(self, store: Breaking, clock: VirtualClock) -> None:
+        clock.advance("30s")
+        self.declare(store)
+        (row,) = store.find_schedules(ScheduleQuery(keys=(BEAT.key,))).items
+        planned = changes.run_now(row, "by-hand", store.now())
+        assert planned is not None
+        assert store.put_schedules([Write(planned, row.version)])[0].accepted
+        self.delete(store)
+        clock.advance("2m")
+        ticker(store, BEAT).step(clock.now)
+        assert sorted(run.cause for run in runs(store)) == ["run_now", "tick", "tick"]
+
     def test_a_live_row_is_fired_instead(self, store: Breaking) -> None:
         assert in_memory(BEAT, replace(BEAT, state="paused")) is None
         assert in_memory(BEAT, replace(BEAT, state="active")) is None

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from evenbeat.app.accounting import account_of
+from evenbeat.app.repairs import duplicates
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import StoreUnavailable
@@ -198,6 +200,58 @@ def test_an_overlap_policy_holds_in_a_fallback(store: Locked, clock: VirtualCloc
     store.is_locked = False
     go(clock, 1, node)
     assert [(row.reason, row.count) for row in skipped(store)] == [("overlap", 2)]
+
+
+@pytest.mark.parametrize(("policy", "most"), [({"overlap": "skip"}, 1), ({"max_concurrent": 2}, 2)])
+def test_a_policy_holds_for_ticks_that_come_together(
+    store: Locked, clock: VirtualClock, policy: dict[str, Any], most: int
+) -> None:
+    add(store, trigger="every 1s", **policy)
+    node = Node(store, clock, "beat")
+    node.step()
+    store.is_locked = True
+    go(clock, 60, node)
+    assert len(MemoryStore.find_runs(store, RunQuery(limit=99)).items) == most
+
+
+def test_ticks_before_the_next_one_of_the_row_do_not_fire(store: Locked, clock: VirtualClock) -> None:
+    made = add(store)
+    later = changes.reschedule(made, store.now() + 3 * MINUTE, store.now())
+    assert store.put_schedules([Write(later, made.version)])[0].accepted
+    node = Node(store, clock, "beat")
+    go(clock, 10, node)
+    store.is_locked = True
+    go(clock, 240, node)
+    found = [run.tick or 0 for run in MemoryStore.find_runs(store, RunQuery(limit=99)).items]
+    assert min(found) == later.schedule.next_tick
+
+
+def test_a_tick_that_was_moved_earlier_is_left_to_the_row(store: Locked, clock: VirtualClock) -> None:
+    made = add(store, trigger="0 * * * *")
+    moved = changes.reschedule(made, store.now() + 45 * MINUTE, store.now())
+    assert store.put_schedules([Write(moved, made.version)])[0].accepted
+    node = Node(store, clock, "beat")
+    go(clock, 10, node)
+    assert node.fallback.rows() == []
+
+
+def test_a_node_that_knows_nothing_of_a_fallback_makes_nobody_count_twice(
+    store: Locked, clock: VirtualClock
+) -> None:
+    add(store)
+    node = Node(store, clock, "beat")
+    go(clock, 30, node)
+    store.is_locked = True
+    go(clock, 180, node)
+    store.is_locked = False
+    other = Node(store, clock)
+    other.step()  # it coalesces ticks that ran
+    assert [(row.reason, row.count) for row in skipped(store)] == [("coalesced", 2)]
+    found, _ = duplicates(store)
+    assert found == []
+    (row,) = store.find_schedules(ScheduleQuery()).items
+    outcome = account_of(store, row, None, None)
+    assert (outcome.missing, outcome.doubled) == (0, 0)
 
 
 def test_a_node_without_schedules_of_its_own_reads_nothing(store: Locked, clock: VirtualClock) -> None:

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from evenbeat import InvalidValue, Scheduler, after, cron, every, on_success_of
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.node.fallback import Fallback
+from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
+from evenbeat.rules.backfills import touched
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.stores.base import ScheduleQuery
 from evenbeat.testing import VirtualScheduler, virtual
@@ -138,6 +140,50 @@ def test_a_reset_copies_the_calendars_of_the_declared_trigger(app: VirtualSchedu
     assert next_days(app, "daily") == ["Tue 03", "Wed 04", "Thu 05"]
     app.schedules.reset("daily")
     assert next_days(app, "daily") == ["Wed 04", "Thu 05", "Fri 06"]
+
+
+def test_a_start_has_no_meaning_for_a_schedule_without_ticks(app: VirtualScheduler) -> None:
+    app.schedules.add("load", every("1h"), "work")
+    with pytest.raises(InvalidValue, match=r"start_at .* has no effect on a schedule that fires on success"):
+        app.schedules.add("report", on_success_of("load"), "work", start_at="2026-04-01T00:00Z")
+
+
+class TestBackfills:
+    def test_an_interval_with_a_calendar_has_ticks_before_it_existed(self, app: VirtualScheduler) -> None:
+        app.calendars.set("closed", days=["2026-03-03"])
+        app.schedules.add("hourly", every("1h", skip="closed"), "work")
+        app.down_for("5h")
+        assert app.schedules.backfill("hourly", "10h", "0s", dry_run=True).total == 10
+        app.calendars.set("closed", days=["2026-03-04"])
+        assert app.schedules.backfill("hourly", "10h", "0s", dry_run=True).total == 10
+
+    def test_another_content_of_a_calendar_is_other_work(self, app: VirtualScheduler) -> None:
+        app.calendars.set("closed", days=["2026-02-25"])
+        app.schedules.add("daily", cron("0 9 * * *", skip="closed"), "work")
+        first = app.schedules.backfill("daily", "2026-02-20T00:00Z", "2026-03-01T00:00Z", max_concurrent=50)
+        app.calendars.set("closed", days=["2026-02-26"])
+        second = app.schedules.backfill("daily", "2026-02-20T00:00Z", "2026-03-01T00:00Z", max_concurrent=50)
+        assert first.id != second.id
+        app.run_pending()
+        days = {run.tick.day for run in app.finished if run.tick is not None}
+        assert days == {20, 21, 22, 23, 24, 25, 26, 27, 28}
+
+    def test_a_write_of_a_backfill_leaves_a_success_awake(self, app: VirtualScheduler) -> None:
+        app.schedules.add("load", every("1h"), "work")
+        app.schedules.add("report", on_success_of("load"), "work")
+        found = row(app, "report")
+        now = app.store.now()
+        assert touched(found, now).wake_at == now
+
+
+def test_runs_between_removed_ticks_are_not_taken_for_duplicates(app: VirtualScheduler) -> None:
+    app.schedules.add("six", every("6h", skip="weekends"), "work", catch_up="all")
+    app.travel("1h")
+    app.down_for("15d")
+    Ticker(app.store, Events()).step(app.store.now())
+    assert len(app.runs.list(state="queued", limit=100)) > 20
+    app.repair(dry_run=False)
+    assert app.runs.list(state="cancelled") == []
 
 
 class TestModes:

@@ -18,6 +18,7 @@ from evenbeat.core.records import Execution, ScheduleRecord
 from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.presence import live_nodes
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.inheritance import INHERITABLE
 from evenbeat.tasks.options import NewScheduleOptions, ScheduleOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
@@ -129,4 +130,11 @@ def start_of(session: AppSession, start_at: Moment | None, wanted: ScheduleRecor
     """Return ``start_at`` as an instant. A text without an offset is read in the trigger's zone."""
     if start_at is None:
         return None
+    if is_on_success(wanted):
+        raise InvalidValue(
+            f"start_at {shown(str(start_at))} has no effect on a schedule that fires {wanted.trigger}",
+            field="start_at",
+            value=start_at,
+            hint="leave it out, or create the schedule paused and resume it then",
+        )
     return read_moment(start_at, "start_at", session.store().now(), parse_trigger(wanted.trigger).tzinfo)

@@ -24,6 +24,7 @@ from evenbeat.observe import run_progress
 from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.observe.phrases import count
 from evenbeat.rules import attempts, auditing
+from evenbeat.rules.code_only import is_from_memory
 from evenbeat.rules.dependencies import is_after_success, is_on_success
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
@@ -141,16 +142,17 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
     }
     found = []
     for key, runs in sorted(by_tick.items()):
-        row = _recorded(ledgers[key[:2]], key[2], key[3])
+        row = None if all(map(is_from_memory, runs)) else _recorded(ledgers[key[:2]], key[2], key[3])
         if len(runs) > 1 or row is not None:
             found.append(Duplicate(*key, tuple(runs), row))
     return found, checked
 
 
 def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
-    # Within a generation the watermark only grows, so no run lies within a range of the ledger.
+    # Within a generation the watermark only grows, so no run lies within a range of the ledger; except for
+    # ticks that a calendar removed: a step that fires several ticks records those between them together.
     for row in ledger:
-        if row.generation == generation and row.first <= tick <= row.last:
+        if row.reason != "calendar" and row.generation == generation and row.first <= tick <= row.last:
             return row
     return None
 

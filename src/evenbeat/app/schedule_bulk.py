@@ -70,7 +70,7 @@ class BulkChange(NamedTuple):
                 continue
             if planned is None or is_long(planned):
                 continue
-            if row.damage or not concerns_others(row, planned.schedule):
+            if not concerns_others(row, planned.schedule):
                 writes.append((row, audited_write(row, planned, now, describe)))
         answers = store.put_schedules([write for _, write in writes]) if writes else []
         done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]

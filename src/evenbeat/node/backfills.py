@@ -220,7 +220,8 @@ class _Step:
         row = self._row
         if row is None or rules.is_gone(backfill, row):
             return True  # the deletion has changed the row, too
-        return self._store.put_schedules([Write(Planned(rules.touched(row)), row.version)])[0].accepted
+        touched = Planned(rules.touched(row, self._now))
+        return self._store.put_schedules([Write(touched, row.version)])[0].accepted
 
     def _write(self, before: StoredBackfill, after: StoredBackfill) -> bool:
         """Write the record by compare-and-set; return False if another node was faster."""

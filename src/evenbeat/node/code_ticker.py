@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, get_args
 
@@ -21,6 +22,7 @@ from evenbeat.observe.logs import run_fields
 from evenbeat.rules.code_only import (
     CodeSchedule,
     CodeTick,
+    fired_from_memory,
     first_of_late,
     grace_of,
     in_memory,
@@ -30,12 +32,14 @@ from evenbeat.rules.code_only import (
 )
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.ticks import spread_delay
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.timeline import RebuildPolicy, Timeline
 
 BATCH = 500
 # Rows that could take the place of schedules in memory are read again so many ms after a hint.
 _READ_AFTER_HINT = 5_000
+# Of so many runs, the newest tick is looked for; the others were enqueued by hand.
+_NEWEST = 50
 
 Key = tuple[str, str]
 
@@ -77,6 +81,10 @@ class CodeTicker:
         self._counting = counting or Counting()
         self._timeline: Timeline[Key] = Timeline(policy)
         self._planned: dict[Key, _Planned] = {}
+        self._known: dict[Key, _Planned] = {}
+        """The schedules as they were last planned, also those that have a row by now."""
+        self._made_at: dict[Key, Instant] = {}
+        """When the rows that take the place of schedules were created."""
         self._pending: list[CodeTick] = []
         """Ticks whose runs are not added yet, the earliest first."""
         self._read_at: Instant | None = None
@@ -107,24 +115,34 @@ class CodeTicker:
         self._fire(now)
         return self._next(now)
 
-    def _choose(self, now: Instant) -> None:
-        """Choose what to plan: schedules without a row, and in a fallback those whose rows can't be read."""
+    def _choose(self, now: Instant, *, at_once: bool = False) -> None:
+        """Choose what to plan: schedules without a row, and in a fallback those whose rows can't be read.
+
+        Rows are read again if it is time, or ``at_once``.
+        """
         since = self._fallback.since
         is_changed = self._planned_for != since
         period = self._timeline.policy.period
         wait = _READ_AFTER_HINT if self._is_hinted else period
-        if not is_changed and self._read_at is not None and self._read_at <= now < self._read_at + wait:
+        is_fresh = self._read_at is not None and self._read_at <= now < self._read_at + wait
+        if not is_changed and (self._read_at == now if at_once else is_fresh):
             return
         chosen = self._kept() if since is not None else self._without_rows(now)
         if since is not None:
             for row in self._fallback.rows():
                 before = self._planned.get(row.key)
-                begin = since if before is None else before.since
+                begin = max(since, row.next_tick or since) if before is None else before.since
                 chosen.setdefault(row.key, _Planned(row, begin, True))
         self._read_at, self._is_hinted, self._planned_for = now, False, since
         known = {key: _identity(each.row) for key, each in self._planned.items()}
+        self._known |= chosen
         self._planned = chosen
-        self._pending = [each for each in self._pending if each.key in chosen]
+        # Ticks from before a row was made are not the row's: they fire when their spread lets them.
+        self._pending = [
+            each
+            for each in self._pending
+            if each.key in chosen or each.tick < self._made_at.get(each.key, each.tick)
+        ]
         if known != {key: _identity(each.row) for key, each in chosen.items()}:
             self._timeline.schedule(
                 (key, trigger_in_memory(each.row)) for key, each in sorted(chosen.items())
@@ -146,6 +164,7 @@ class CodeTicker:
             if self._read_at is None:
                 raise  # whether there are rows is not known yet
             return self._kept()
+        self._made_at = {key: row.created_at for key, row in rows.items() if row.state != "deleted"}
         chosen: dict[Key, _Planned] = {}
         for key, wanted in self._wanted.items():
             code = in_memory(wanted, rows.get(key))
@@ -162,11 +181,15 @@ class CodeTicker:
     def _first_tick(self, code: CodeSchedule, now: Instant) -> Instant:
         """Return from when on ticks are due: after the newest one that has a run, since all nodes have missed
         those that follow. A new schedule has missed nothing, unless its row was deleted just now."""
-        query = RunQuery(tenant=code.row.tenant, schedule=code.row.name, limit=1)
-        newest = next(iter(self._store.find_runs(query).items), None)
-        if newest is not None and newest.tick is not None:
-            return max(code.since, newest.tick + 1)
-        return code.since if code.since >= now - grace_of(code.row) else now + 1
+        query = RunQuery(tenant=code.row.tenant, schedule=code.row.name, without=LARGE_FIELDS, limit=_NEWEST)
+        newest = self._store.find_runs(query).items
+        ticks = [run.tick for run in newest if run.cause == "tick" and run.tick is not None]
+        if ticks:
+            return max(code.since, max(ticks) + 1)
+        edge = now - grace_of(code.row)
+        if newest:  # of an earlier row, by hand
+            return max(code.since, edge)
+        return code.since if code.since >= edge else now + 1
 
     def _collect(self, now: Instant) -> None:
         """Move the ticks that have come from the timeline to the list of pending ones."""
@@ -189,9 +212,18 @@ class CodeTicker:
 
     def _fire(self, now: Instant) -> None:
         """Add the runs of the pending ticks that have come."""
+        if self._pending and self._pending[0].start <= now and self._fallback.since is None:
+            # A row that was made, or deleted, since the last look decides which ids the ticks have.
+            self._choose(now, at_once=True)
         while self._pending and self._pending[0].start <= now:
             batch = [each for each in self._pending[:BATCH] if each.start <= now]
-            runs = [run for each in batch if (run := self._run(each, now)) is not None]
+            chosen: Counter[Key] = Counter()
+            runs = []
+            for each in batch:
+                run = self._run(each, now, chosen[each.key])
+                if run is not None:
+                    runs.append(run)
+                    chosen[each.key] += 1
             new = self._store.add_runs(runs) if runs else []
             # Only now: after an error, the next step adds them again, without effect if they are there.
             del self._pending[: len(batch)]
@@ -201,22 +233,26 @@ class CodeTicker:
                 if self._is_fallback(run) and run.tick is not None:
                     self._fallback.note_fired((run.tenant, run.schedule or ""), run.tick)
 
-    def _run(self, due: CodeTick, now: Instant) -> RunRecord | None:
-        """Return the run of a tick; None if it is left to the schedule's row."""
-        each = self._planned[due.key]
-        if each.is_fallback and (is_late(each.row, due.tick, now) or not self._fallback.may_fire(each.row)):
+    def _run(self, due: CodeTick, now: Instant, chosen: int) -> RunRecord | None:
+        """Return the run of a tick; None if it is left to the schedule's row. ``chosen`` runs of the schedule
+        are added with it."""
+        each = self._known[due.key]
+        run = run_of(each.row, due.tick, now, self._retention)
+        if not each.is_fallback:
+            return replace(run, fired_by=self._name)
+        if is_late(each.row, due.tick, now) or not self._fallback.may_fire(each.row, chosen):
             return None
-        return replace(run_of(each.row, due.tick, now, self._retention), fired_by=self._name)
+        return replace(run, fired_by=fired_from_memory(self._name))
 
     def _is_fallback(self, run: RunRecord) -> bool:
-        return self._planned[run.tenant, run.schedule or ""].is_fallback
+        return self._known[run.tenant, run.schedule or ""].is_fallback
 
     def _report(self, runs: list[RunRecord], now: Instant) -> None:
         if not runs:
             return
         self._wake_worker()
         self._store.hint()
-        rows = [self._planned[run.tenant, run.schedule or ""].row for run in runs]
+        rows = [self._known[run.tenant, run.schedule or ""].row for run in runs]
         self._counting.count_fired([Planned(row, (run,)) for row, run in zip(rows, runs, strict=True)], now)
         for row, run in zip(rows, runs, strict=True):
             _log.info("fired", extra={**run_fields(run), "component": "code ticker"})

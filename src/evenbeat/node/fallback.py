@@ -18,8 +18,9 @@ from evenbeat.core.records import ACTIVE_STATES, ScheduleRecord, ScheduleState
 from evenbeat.observe.events import Events
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import needs_active
-from evenbeat.rules.ticks import trigger_of
+from evenbeat.rules.ticks import own_trigger, trigger_of
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
+from evenbeat.triggers import At
 
 AFTER = 10_000
 """A shorter outage does not begin a fallback: the rows catch up on their ticks."""
@@ -127,16 +128,18 @@ class Fallback:
         return [
             row
             for row in self._rows.values()
-            # Those that wait for other schedules are left to their rows.
-            if row.state == "active" and not row.damage and not needs_facts(row)
+            # Those that wait for other schedules, and a tick that a user moved, are left to their rows.
+            if row.state == "active" and not row.damage and not needs_facts(row) and not _is_moved(row)
         ]
 
-    def may_fire(self, row: ScheduleRecord) -> bool:
-        """Return whether the row's policies allow another run now, as far as this can be known without
-        locking the row."""
+    def may_fire(self, row: ScheduleRecord, chosen: int) -> bool:
+        """Return whether the row's policies allow another run beside those that are active and those that
+        are chosen, as far as this can be known without locking the row."""
         if not needs_active(row):
             return True
         most = 1 if row.overlap != "allow" else row.max_concurrent or 1
+        if chosen >= most:
+            return False
         query = RunQuery(
             tenant=row.tenant,
             schedule=row.name,
@@ -144,7 +147,7 @@ class Fallback:
             without=LARGE_FIELDS,
             limit=most,
         )
-        return len(self._store.find_runs(query).items) < most
+        return len(self._store.find_runs(query).items) + chosen < most
 
     def note_fired(self, key: Key, tick: Instant) -> None:
         """A tick has a run by now."""
@@ -165,3 +168,9 @@ class Fallback:
         if following is None:
             return schedule  # the last tick: the row fires it again, without effect, and is finished
         return replace(schedule, next_tick=following, moved=None, fire_seq=schedule.fire_seq + 1)
+
+
+def _is_moved(row: ScheduleRecord) -> bool:
+    """Return whether a user moved the next tick to an earlier time, or the only one."""
+    trigger = own_trigger(row)
+    return row.moved is not None or (isinstance(trigger, At) and row.next_tick != trigger.instant)

@@ -11,6 +11,7 @@ from evenbeat.core.explanations import CountedFrom
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import Reason, RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidValue
+from evenbeat.rules.code_only import is_from_memory
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.triggers import At, Trigger
 
@@ -113,7 +114,12 @@ def outcomes_of(
         found: list[tuple[int, Reason | RunRecord]] = [
             (run.generation or 0, run) for run in runs.get(tick, ())
         ]
-        found += [(row.generation, row.reason) for row in recorded.get(tick, ())]
+        from_memory = {run.generation for run in runs.get(tick, ()) if is_from_memory(run)}
+        found += [
+            (row.generation, row.reason)
+            for row in recorded.get(tick, ())
+            if row.generation not in from_memory
+        ]
         newest = max((generation for generation, _ in found), default=0)
         if tick == schedule.next_tick and newest < schedule.generation:
             yield TickOutcome(tick, None, is_pending=True, is_doubled=False)

@@ -28,9 +28,11 @@ from evenbeat.core.durations import UNITS
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import FINAL_STATES, FORMAT, LOW, Record, RunRecord, ScheduleRecord
+from evenbeat.rules.calendars import bare_trigger
+from evenbeat.rules.dependencies import replanned
 from evenbeat.rules.firing import BYTES_A_STEP, TICKS_A_STEP, Planned, needs_active, wakes_on_run_end
 from evenbeat.rules.ticks import own_trigger
-from evenbeat.triggers import Every, Trigger, parse_trigger
+from evenbeat.triggers import Calendared, Every, Trigger, parse_trigger
 
 KIND, OPEN, BATCH = "backfill", "backfill_open", "backfill_batch"
 """The kinds of records: a backfill; a note that it is not over, so that nodes need not read those that are;
@@ -120,14 +122,17 @@ def default_id(row: ScheduleRecord, wanted: StoredBackfill) -> str:
         wanted.last,
         wanted.payload,
         wanted.missing_only,
+        *([wanted.calendars] if wanted.calendars else []),
     )
     return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
+_WORK = ("schedule", "schedule_since", "trigger", "calendars", "first", "last", "payload", "missing_only")
+
+
 def is_same_work(one: StoredBackfill, other: StoredBackfill) -> bool:
     """Return whether two backfills are about the same ticks and payload."""
-    fields = ("schedule", "schedule_since", "trigger", "first", "last", "payload", "missing_only")
-    return all(getattr(one, field) == getattr(other, field) for field in fields)
+    return all(getattr(one, field) == getattr(other, field) for field in _WORK)
 
 
 def backfill_record(tenant: str, key: str, backfill: StoredBackfill, version: int) -> Record:
@@ -184,12 +189,16 @@ def past_trigger(name: str, trigger: str, anchor: Instant, start: Instant, calen
     An interval without a start of its own counts from when the schedule got it, in both directions.
     """
     row = ScheduleRecord(name=name, task="", trigger=trigger, anchor=anchor, calendars=calendars)
-    bound, own = own_trigger(row), parse_trigger(trigger)
-    if isinstance(bound, Every) and isinstance(own, Every) and own.start is None and own.period > 0:
-        first = anchor + own.period
-        if start < first:
-            return Every(own.period, first - -(-(first - start) // own.period) * own.period, own.until)
-    return bound
+    bound, own = own_trigger(row), bare_trigger(parse_trigger(trigger))
+    if not (isinstance(own, Every) and own.start is None and own.period > 0):
+        return bound
+    first = anchor + own.period
+    if start >= first:
+        return bound
+    earlier = Every(own.period, first - -(-(first - start) // own.period) * own.period, own.until)
+    if isinstance(bound, Calendared):
+        return Calendared(earlier, bound.skip, bound.only, bound.move, bound.copies)
+    return earlier
 
 
 def trigger_of_backfill(backfill: StoredBackfill) -> Trigger:
@@ -323,16 +332,17 @@ def writing(row: ScheduleRecord, key: str, backfill: StoredBackfill, room: int, 
         for at, tick in zip(starts, ticks, strict=True)
     )
     batch = Record(kind=BATCH, tenant=row.tenant, key=batch_key(key, backfill.batch), body=encode(ticks))
-    return Planned(touched(row), runs, records=(batch,))
+    return Planned(touched(row, now), runs, records=(batch,))
 
 
-def touched(row: ScheduleRecord) -> ScheduleRecord:
+def touched(row: ScheduleRecord, now: Instant) -> ScheduleRecord:
     """Return the row so that writes of nodes that have read it before are refused.
 
-    If its tick waits for a run, that run may end before this is written without waking it: plan it again.
+    If its tick waits for a run, or for the success of another schedule, that may come before this is written
+    without waking it: plan it again.
     """
     wake_at = row.next_tick if wakes_on_run_end(row) else row.wake_at
-    return replace(row, fire_seq=row.fire_seq + 1, wake_at=wake_at)
+    return replanned(replace(row, fire_seq=row.fire_seq + 1, wake_at=wake_at), now)
 
 
 def _run(row: ScheduleRecord, key: str, backfill: StoredBackfill, tick: Instant) -> RunRecord:

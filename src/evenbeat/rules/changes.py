@@ -33,7 +33,7 @@ from evenbeat.errors import (
 )
 from evenbeat.rules.calendars import bare_trigger, check_ticks, recalendared, removed_until
 from evenbeat.rules.definitions import DEFINITION, definition
-from evenbeat.rules.dependencies import is_on_success
+from evenbeat.rules.dependencies import is_on_success, replanned
 from evenbeat.rules.firing import (
     BYTES_A_STEP,
     Active,
@@ -83,7 +83,7 @@ def create(
     if made.calendars:
         check_ticks(made, made.next_tick)
     # Successes of the deleted schedule that have not fired yet are recorded as skipped.
-    return Planned(made if previous is None else _replanned(made, now))
+    return Planned(made if previous is None else replanned(made, now))
 
 
 def declare(
@@ -405,7 +405,7 @@ def run_now(
         trace=trace,
     )
     fired = replace(schedule, last_fire=now, fire_seq=schedule.fire_seq + 1)
-    return Planned(_replanned(fired, now), (run,))
+    return Planned(replanned(fired, now), (run,))
 
 
 def _fire_overdue(
@@ -545,17 +545,4 @@ def _with_first_tick(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
 
 
 def _revised(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    return _replanned(replace(schedule, revision=schedule.revision + 1, updated_at=now), now)
-
-
-def _replanned(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    """Return a schedule that depends on others so that it is planned at once if it may be waiting.
-
-    A success may wake it before a change is written: the change must not put it to sleep again. The plan also
-    records successes that a pause, or a delete, keeps from firing.
-    """
-    if is_on_success(schedule):
-        return replace(schedule, wake_at=now)
-    if schedule.after and schedule.state == "active" and schedule.wake_at is not None:
-        return replace(schedule, wake_at=min(schedule.wake_at, schedule.next_tick or now))
-    return schedule
+    return replanned(replace(schedule, revision=schedule.revision + 1, updated_at=now), now)

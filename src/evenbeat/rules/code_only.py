@@ -124,6 +124,23 @@ def run_of(schedule: ScheduleRecord, tick: Instant, now: Instant, keep: int) -> 
     return replace(run, created_at=now, execution=replace(run.execution, expires=bounded))
 
 
+_MEMORY = "/memory"
+
+
+def fired_from_memory(node: str | None) -> str:
+    """Return ``fired_by`` of a run that a node fired from memory, because the row could not be read."""
+    return f"{node or 'node'}{_MEMORY}"
+
+
+def is_from_memory(run: RunRecord) -> bool:
+    """Return whether a run was fired from memory in a fallback.
+
+    A node that does not know of it may count its tick as missed when the row can be read again: the run
+    counts, and not the ledger.
+    """
+    return run.fired_by is not None and run.fired_by.endswith(_MEMORY)
+
+
 def is_late(schedule: ScheduleRecord, tick: Instant, now: Instant) -> bool:
     """Return whether a tick of a schedule that is planned in memory comes too late to fire."""
     return tick + spread_delay(schedule) + grace_of(schedule) < now

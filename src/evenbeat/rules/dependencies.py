@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.core.checks import LONGEST_RUN_ID
 from evenbeat.core.dependencies import After, parse_after
@@ -93,6 +94,19 @@ def is_on_success(schedule: ScheduleRecord) -> bool:
 def needs_facts(schedule: ScheduleRecord) -> bool:
     """Return whether ``plan`` needs facts about other schedules: one comparison each for almost all rows."""
     return schedule.after != "" or schedule.trigger.startswith(ON_SUCCESS)
+
+
+def replanned(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
+    """Return a schedule that depends on others so that it is planned at once if it may be waiting.
+
+    A success may wake it before a change is written: the change must not put it to sleep again. The plan also
+    records successes that a pause, or a delete, keeps from firing.
+    """
+    if is_on_success(schedule):
+        return replace(schedule, wake_at=now)
+    if schedule.after and schedule.state == "active" and schedule.wake_at is not None:
+        return replace(schedule, wake_at=min(schedule.wake_at, schedule.next_tick or now))
+    return schedule
 
 
 def predecessors(trigger: str, after: str) -> tuple[str, ...]:

@@ -59,7 +59,9 @@ def decide(
         return Decision("conflict", why=_conflict(row))
     edited = edits_of(row)
     is_same = row.declared == definition(wanted) and row.managed_by == wanted.managed_by
-    active = () if is_same else active_runs(row)
+    # A damaged or quarantined row is written again, also if its declaration is the same.
+    is_left_alone = is_same and not row.damage and not (row.state == "active" and row.wake_at is None)
+    active = () if is_left_alone else active_runs(row)
     planned = changes.declare(wanted, now, row, active)
     if planned is None and row.managed_by != wanted.managed_by:
         # The definition, and what was edited of it, stay.
