@@ -277,7 +277,7 @@ def test_runs_without_the_proof_of_their_batch_are_caught(monkeypatch: pytest.Mo
 
 
 def test_a_write_that_does_not_touch_the_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "touched", lambda row, now: row)
+    monkeypatch.setattr(rules, "touched", lambda row, _now: row)
     assert caught()
 
 
