@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests import servers, side_by_side
-from tests.lengths import some
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,7 +94,8 @@ def _is_alive(pid: int) -> bool:
     return listed.stdout.strip()[:1] not in ("", "Z")
 
 
-@pytest.mark.parametrize("processes", some(("0", "1"), "0"))
+@pytest.mark.long
+@pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_server_that_is_missing_is_reported_and_a_failure_in_ci(tmp_path: Path, processes: str) -> None:
     (tmp_path / "no_valkey.py").write_text(
         textwrap.dedent("""

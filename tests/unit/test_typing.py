@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 # Each line with a comment: what mypy must say about it. All others: nothing.
@@ -51,6 +53,7 @@ with virtual(app) as scheduler:
 """
 
 
+@pytest.mark.long
 def test_type_checkers_see_the_arguments_of_tasks(tmp_path: Path) -> None:
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET)
