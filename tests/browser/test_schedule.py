@@ -481,8 +481,8 @@ def test_viewers_see_no_buttons(browser: Browser, guarded: Dashboard, complaints
     secrets = {role: guarded.token(role) for role in ("viewer", "operator", "admin")}
     expected = {
         "viewer": [],
-        "operator": ["Run now", "Pause", "Move next tick"],
-        "admin": ["Run now", "Pause", "Move next tick", "Edit", "Delete"],
+        "operator": ["Run now", "Pause", "Move next tick", "Backfill"],
+        "admin": ["Run now", "Pause", "Move next tick", "Backfill", "Edit", "Delete"],
     }
     for role, names in expected.items():
         with opened(browser, guarded, complaints) as context:

@@ -81,7 +81,7 @@ def test_a_phone_has_all_pages_in_one_row(dashboard: Dashboard, page: Page) -> N
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(dashboard.link("now"))
     pages = page.get_by_role("navigation", name="Pages")
-    expect(pages.get_by_role("link")).to_have_count(13)
+    expect(pages.get_by_role("link")).to_have_count(16)
     expect(pages.get_by_role("button", name="More")).to_be_hidden()
     tops = pages.get_by_role("link").evaluate_all("links => links.map((link) => link.offsetTop)")
     assert len(set(tops)) == 1
