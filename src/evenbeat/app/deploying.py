@@ -44,7 +44,7 @@ _CHANGED = "the schedule, or its declaration, has changed since the plan"
 
 
 class Scope(NamedTuple):
-    """What a deploy is about."""
+    """The schedules and sources that a deploy compares."""
 
     wanted: dict[tuple[str, str], Wanted]
     owners: frozenset[str]

@@ -32,7 +32,7 @@ class After(msgspec.Struct, frozen=True):
     wait: int = 0
     """How long after its planned start a tick waits for them, in ms."""
     otherwise: Otherwise = "skip"
-    """What becomes of a tick that has waited in vain: it is skipped, or runs nevertheless."""
+    """Whether a tick that has waited in vain is skipped, or runs nevertheless."""
 
     def __str__(self) -> str:
         text = f"{', '.join(self.schedules)} within {write_duration(self.within)}"

@@ -80,7 +80,7 @@ FOLLOWER = Follower._fields
 
 
 class Woken(NamedTuple):
-    """What a success does to a follower."""
+    """The new wake-up of a follower after a success, and the records to add."""
 
     wake_at: Instant | None
     records: tuple[Record, ...] = ()
