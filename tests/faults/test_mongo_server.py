@@ -21,6 +21,8 @@ from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import Claim, RunQuery, Write
 from evenbeat.stores.mongo import MongoStore
+from evenbeat.stores.mongo.location import ClientReference, read_location
+from evenbeat.stores.server_clock import ServerClock
 from evenbeat.testing import VirtualClock
 from tests.lengths import LONG
 from tests.servers import Mongo, Unavailable, note_missing
@@ -76,6 +78,17 @@ class Secure(Mongo):
         ]
 
 
+class Starting(Mongo):
+    """A server that knows no replica set before ``finish``, like one that is just starting."""
+
+    def _ready(self) -> None:
+        with MongoClient[dict[str, object]](self.url, serverSelectionTimeoutMS=1000) as client:
+            client.admin.command("ping")
+
+    def finish(self) -> None:
+        self._await(super()._ready)
+
+
 M = TypeVar("M", bound=Mongo)
 
 
@@ -100,6 +113,11 @@ def standalone() -> Iterator[Mongo]:
 @pytest.fixture
 def server() -> Iterator[Mongo]:
     yield from run_server(Mongo)
+
+
+@pytest.fixture
+def starting() -> Iterator[Starting]:
+    yield from run_server(Starting)
 
 
 @pytest.fixture
@@ -162,6 +180,21 @@ def test_acknowledged_writes_outlive_a_killed_server(server: Mongo) -> None:
     assert store.count_runs() == {"succeeded": 2, "queued": 2}
     assert [record.key for record in store.find_records("k")] == ["r0", "r1"]
     assert store.statistics([("default", "a")])[0].run_count == 2
+    store.close()
+
+
+def test_connections_from_the_start_of_a_server_are_replaced(starting: Starting) -> None:
+    early, store = MongoStore(starting.url), MongoStore(starting.url)
+    with pytest.raises(StoreUnavailable, match="replica set"):
+        early.open()
+    reference = ClientReference(read_location(starting.url), 5.0, ServerClock(lambda: 0))
+    # The driver believes for the whole life of this connection that the server knows no sessions.
+    reference.client().admin.command("ping")
+    starting.finish()
+    repeated(store.open)
+    planned = changes.create(ScheduleRecord(name="a", task="work", trigger="every 1m"), store.now())
+    assert repeated(partial(store.put_schedules, [Write(planned, None)]))[0].accepted
+    reference.give_back()
     store.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
 from collections.abc import Callable
@@ -45,7 +44,7 @@ class Connections:
         self.clock = ServerClock(self._server_time)
         self._reference = ClientReference(location, timeout, self.clock)
         self._opened = False
-        self._cached: tuple[int, Client, Session] | None = None
+        self._cached: tuple[Client, Session] | None = None
         self._abandoned = AbandonedTransactions()
 
     def open(self) -> None:
@@ -80,14 +79,17 @@ class Connections:
 
     def unopened(self) -> Session:
         """Return a session even if the store is not open, for reading."""
-        cached, pid = self._cached, os.getpid()
-        if cached is not None and cached[0] == pid:
-            return cached[2]
-        client = self._reference.client()
+        cached, client = self._cached, self._reference.client()
+        if cached is not None and cached[0] is client:
+            return cached[1]
         session = Session(
-            client[self.location.database], self.location.shown, self._on_command, self._timeout
+            client[self.location.database],
+            self.location.shown,
+            self._on_command,
+            self._timeout,
+            lambda: self._reference.renew(client),
         )
-        self._cached = (pid, client, session)
+        self._cached = (client, session)
         return session
 
     def read_unopened(self, question: Callable[[Session], T]) -> T:

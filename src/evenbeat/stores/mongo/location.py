@@ -182,18 +182,29 @@ class ClientReference:
         if shared is not None:
             shared.users += 1
             return shared
-        server, timeout = self._key
         heartbeats = Heartbeats()
+        shared = _clients[self._key] = _SharedClient(self._connect(heartbeats), heartbeats)
+        return shared
+
+    def _connect(self, heartbeats: Heartbeats) -> Client:
+        server, timeout = self._key
         try:
-            client: Client = MongoClient(server, **options(timeout), event_listeners=[heartbeats])
+            return MongoClient(server, **options(timeout), event_listeners=[heartbeats])
         except (InvalidURI, ConfigurationError, ValueError, TypeError) as error:
             raise InvalidValue(
                 f"store {shown(self._location.shown)}: {error}", field="store", value=self._location.shown
             ) from None
         except Exception as error:  # SRV records that cannot be resolved: the resolver may raise any error
             raise StoreUnavailable(f"{self._location.shown}: {error}") from error
-        shared = _clients[self._key] = _SharedClient(client, heartbeats)
-        return shared
+
+    def renew(self, client: Client) -> None:
+        """Replace ``client`` by a new one, for all stores that share it. Its connections are closed."""
+        with _lock:
+            shared = self._shared
+            if shared is None or self._pid != os.getpid() or shared.client is not client:
+                return  # another thread has replaced it
+            shared.client = self._connect(shared.heartbeats)
+        client.close()
 
     def give_back(self) -> None:
         """Give the reference back. Safe to repeat. The last reference ends the client's threads and waits

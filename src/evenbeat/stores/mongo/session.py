@@ -16,6 +16,7 @@ from pymongo.cursor import Cursor
 from pymongo.database import Database
 from pymongo.errors import (
     BulkWriteError,
+    ConfigurationError,
     DocumentTooLarge,
     DuplicateKeyError,
     ExecutionTimeout,
@@ -68,9 +69,16 @@ class Session:
     """A database, and perhaps a transaction in it."""
 
     def __init__(
-        self, database: Database[Document], where: str, on_command: OnCommand | None, timeout: float
+        self,
+        database: Database[Document],
+        where: str,
+        on_command: OnCommand | None,
+        timeout: float,
+        renew: Callable[[], None],
     ) -> None:
+        """``renew`` is called if the client's connections have become useless."""
         self.database = database
+        self._renew = renew
         self.where = where
         self.milliseconds = max(1, int(timeout * 1000))
         self._on_command = on_command
@@ -345,6 +353,10 @@ class Session:
             ) from error
 
     def _translation(self, error: PyMongoError) -> Exception:
+        if isinstance(error, ConfigurationError):
+            # "Sessions are not supported": the driver opened this connection while the server was starting,
+            # and never asks it again, so every transaction on it would fail from now on.
+            self._renew()
         codes = {getattr(error, "code", None)}
         if isinstance(error, BulkWriteError):
             codes = {entry.get("code") for entry in error.details.get("writeErrors", ())} or codes
