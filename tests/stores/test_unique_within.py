@@ -14,6 +14,7 @@ import pytest
 
 from evenbeat import Run, Scheduler, StoreUnavailable
 from evenbeat.rules.unique_runs import KIND
+from evenbeat.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_who_enqueues_meanwhile_waits_for_the_transaction_and_makes_no_second_ru
 
 def test_sqlite_takes_the_key_before_the_transaction_writes(tmp_path: Path) -> None:
     path = tmp_path / "evenbeat.db"
-    app = Scheduler(f"sqlite:///{path}?busy_timeout=0.05")
+    app = Scheduler(SqliteStore(path, busy_timeout=0.05))
     app.runs.count()
     with closing(sqlite3.connect(path)) as mine, mine:
         run = app.enqueue("work", unique="order-42", within=mine)

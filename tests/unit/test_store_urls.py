@@ -13,6 +13,7 @@ from evenbeat import Scheduler
 from evenbeat.cli.root import root
 from evenbeat.documents import PostgresDocuments
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.stores.urls import open_url, without_password
 
 
@@ -194,3 +195,12 @@ def test_no_command_shows_a_password(url: str) -> None:
         Scheduler(url).start()
     assert "s3cret" not in str(caught.value)
     assert "s3cret" not in repr(caught.value)
+
+
+def test_options_in_the_url_of_a_file_are_refused() -> None:
+    with pytest.raises(InvalidValue, match="the URL of a SQLite file has no options") as refusal:
+        open_url("sqlite:///jobs.db?busy_timeout=1")
+    assert "busy_timeout" in str(refusal.value)
+    store = open_url("sqlite:///jobs%3F.db")
+    assert isinstance(store, SqliteStore)
+    assert store.path.endswith("/jobs?.db")

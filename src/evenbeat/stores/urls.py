@@ -37,6 +37,14 @@ def open_url(url: str) -> Store:
                 value=without_password(url),
                 hint="write sqlite:///evenbeat.db, with three slashes, or sqlite:////an/absolute/path.db",
             )
+        if parts.query:
+            raise InvalidValue(
+                f"store {shown(without_password(url))}: the URL of a SQLite file has no options",
+                field="store",
+                value=without_password(url),
+                hint="give options in code: Scheduler(SqliteStore(path, busy_timeout=1)); a question mark in "
+                "the name of the file is %3F",
+            )
         return SqliteStore(os.path.expanduser(path))
     if parts.scheme == "memory":
         from evenbeat.stores.memory import MemoryStore
