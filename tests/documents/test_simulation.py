@@ -29,7 +29,7 @@ def quiet() -> Iterator[None]:
     log.setLevel(before)
 
 
-@pytest.mark.parametrize("first", chunks(SEEDS, in_test=2))
+@pytest.mark.parametrize("first", chunks(SEEDS))
 def test_every_promise_is_kept(first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         report = simulate(seed)

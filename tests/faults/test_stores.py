@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # What ``make test`` plays: a few on each store. ``make test-all`` plays all of them.
 IN_TEST = {
-    "sqlite": ("kills", "unfenced", "alerts"),
+    "sqlite": ("kills", "unfenced"),
     "postgres": ("outage",),
     "valkey": ("server",),
     "mongo": ("takeovers",),

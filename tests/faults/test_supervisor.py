@@ -24,7 +24,6 @@ from evenbeat.stores.base import RunQuery
 from evenbeat.stores.sqlite import SqliteStore
 from tests.faults import supervised_jobs
 from tests.faults.fleet import check_ticks
-from tests.lengths import some
 
 APP = str(Path(supervised_jobs.__file__).resolve())
 PATIENCE = 180.0
@@ -208,6 +207,7 @@ def test_a_job_that_ends_its_process_harms_no_run_of_another(supervised: Supervi
     supervised.check_ticks()
 
 
+@pytest.mark.long
 def test_the_end_of_a_process_that_dies_in_the_middle_of_a_log_line_is_a_line_of_its_own(
     supervised: Supervised,
 ) -> None:
@@ -220,7 +220,8 @@ def test_the_end_of_a_process_that_dies_in_the_middle_of_a_log_line_is_a_line_of
     assert supervised.stop() == 0
 
 
-@pytest.mark.parametrize("code", [0, pytest.param(75, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("code", [0, 75])
 def test_a_job_that_ends_its_process_with_the_code_of_an_orderly_end_has_crashed(
     supervised: Supervised, code: int
 ) -> None:
@@ -394,6 +395,7 @@ def test_jobs_that_do_not_end_by_the_deadline_are_handed_back(supervised: Superv
     supervised.check_ticks()
 
 
+@pytest.mark.long
 def test_a_second_signal_hurries(supervised: Supervised) -> None:
     supervised.start("--drain-timeout", LONG, "--lease", LONG)
     supervised.enqueue("first_hangs", "job")
@@ -449,9 +451,8 @@ def test_a_process_task_whose_process_is_killed_counts_a_crash_and_runs_again(su
     supervised.check_ticks()
 
 
-@pytest.mark.parametrize(
-    "task", some(["first_closes_files", "first_closes_files_on_the_loop"], "first_closes_files_on_the_loop")
-)
+@pytest.mark.long
+@pytest.mark.parametrize("task", ["first_closes_files", "first_closes_files_on_the_loop"])
 def test_a_process_whose_descriptors_a_job_closed_is_replaced_at_once(
     supervised: Supervised, task: str
 ) -> None:

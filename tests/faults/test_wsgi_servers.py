@@ -127,6 +127,7 @@ def test_an_app_that_each_gunicorn_worker_imports_is_a_node_in_each(web: Web) ->
     kill_one(web)
 
 
+@pytest.mark.long
 def test_an_app_that_starts_before_gunicorn_forks_is_a_node_in_the_parent_alone(web: Web) -> None:
     gunicorn(web, "--preload", WSGI_APP="start-when-imported")
     assert set(web.workers().values()) == {False}

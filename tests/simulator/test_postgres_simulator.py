@@ -12,9 +12,9 @@ from tests.lengths import LONG, chunks
 from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
-LIMIT_SEEDS = range(0, 6, 3)
-DEPENDENCY_SEEDS = range(0, 12, 4)
-SEEDS = range(0, 15, 3)
+LIMIT_SEEDS = range(0, 2, 1)
+DEPENDENCY_SEEDS = range(0, 4, 2)
+SEEDS = range(0, 9, 3)
 PRODUCT_SEEDS = range(100, 106, 2)
 
 # Seeds that find a fault again when its repair is taken back.

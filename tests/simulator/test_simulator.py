@@ -65,7 +65,7 @@ def no_thread_is_left() -> Iterator[None]:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("first", chunks(SEEDS, in_test=2))
+@pytest.mark.parametrize("first", chunks(SEEDS))
 def test_the_promise_is_kept_in_memory(first: int) -> None:
     for seed in range(first, first + SEEDS.step):
         simulate(seed)

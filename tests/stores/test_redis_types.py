@@ -383,7 +383,9 @@ def is_of(name: str, index: str, member: object) -> bool:
     return sums or str(member).replace(" ", "/", 1) in (row, f"default/{row}")
 
 
-@pytest.mark.parametrize("is_limited", [False, True], ids=["free", "limited"])
+@pytest.mark.parametrize(
+    "is_limited", [pytest.param(False, id="free", marks=pytest.mark.long), pytest.param(True, id="limited")]
+)
 def test_no_script_stops_midway_whichever_key_is_something_else(
     store: RedisStore, clock: VirtualClock, client: Any, valkey: str, is_limited: bool
 ) -> None:

@@ -165,7 +165,7 @@ def cases(draw: st.DrawFn) -> tuple[Calendared, dict[str, TimeSet], datetime, st
     return trigger.with_calendars(sets), sets, around, own
 
 
-@settings(max_examples=20 if is_short() else 60, deadline=None)
+@settings(max_examples=8 if is_short() else 60, deadline=None)
 @given(cases())
 def test_ticks_are_those_of_the_reference(case: tuple[Calendared, dict[str, TimeSet], datetime, str]) -> None:
     trigger, sets, around, own = case

@@ -35,12 +35,6 @@ class Member(servers.Mongo):
     def _ready(self) -> None:
         ask(self, {"ping": 1})
 
-    def stop(self) -> None:
-        """At once: a primary that is asked to end waits for another one to be elected."""
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
-        super().stop()
-
 
 def ask(member: servers.Server, command: dict[str, Any]) -> dict[str, Any]:
     with MongoClient[dict[str, Any]](
