@@ -116,6 +116,18 @@ class Unwoken(Over):
         return self._store.settle_runs([replace(transition, wakes=None) for transition in transitions])
 
 
+class Deaf(Over):
+    """Ends every tenth run without counting its success, so that no follower hears of it."""
+
+    _ended = 0
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        self._ended += 1
+        if self._ended % 10 == 0:
+            transitions = [replace(transition, counts=None) for transition in transitions]
+        return self._store.settle_runs(transitions)
+
+
 KINDS: dict[str, Callable[[Store], Any]] = {
     "unfenced": Unfenced,
     "unchecked": Unchecked,
@@ -123,4 +135,5 @@ KINDS: dict[str, Callable[[Store], Any]] = {
     "unguarded": Unguarded,
     "unwoken": Unwoken,
     "torn": Torn,
+    "deaf": Deaf,
 }
