@@ -116,7 +116,7 @@ def test_a_template_may_stand_in_the_place_of_the_trigger(app: Scheduler) -> Non
     assert (built_in.template, built_in.trigger) == ("workdays", "0 9 * * 1-5")
     macro = app.schedules.add("c", "@hourly", "work")
     assert macro.template is None
-    with pytest.raises(InvalidValue, match="are two templates"):
+    with pytest.raises(InvalidValue, match="contradict each other"):
         app.schedules.add("d", "@nightly", "work", template="workdays")
     with pytest.raises(InvalidTrigger, match="@fortnightly"):
         app.schedules.add("d", "@fortnightly", "work")

@@ -43,6 +43,18 @@ def test_the_plan_of_the_servers_own_app_is_shown_and_applied(site: Site) -> Non
     assert names(site.get("plan?all_tenants=true")["entries"]) == ["theirs"]
 
 
+def test_a_client_declares_a_schedule_by_its_template_alone(site: Site) -> None:
+    wanted = {
+        "invoices": {"task": "work", "template": "workdays"},
+        "bills": {"task": "work", "trigger": "@workdays"},
+    }
+    assert names(site.post("plan", {"schedules": wanted})["entries"]) == ["bills", "invoices"]
+    site.post("apply", {"schedules": wanted})
+    assert {each["trigger"] for each in site.get("schedules")["items"]} == {"0 9 * * 1-5"}
+    problem = site.request("POST", "plan", json={"schedules": {"a": {"task": "work"}}})
+    assert "schedules.a has no trigger" in assert_problem(problem, 422, "invalid-value", "trigger")["detail"]
+
+
 def test_a_change_that_the_plan_does_not_have_is_refused_and_shown(site: Site) -> None:
     result = site.post("apply", {"plan": []})
     (refused,) = result["refused"]

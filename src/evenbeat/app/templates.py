@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, Unpack
 from msgspec.structs import replace
 
 from evenbeat.app.audit import write_audited
-from evenbeat.app.inheriting import definition_fields, template_not_found
+from evenbeat.app.inheriting import definition_fields, named_template, template_not_found
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.schedule_bulk import BulkChange
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch
@@ -87,6 +87,13 @@ class Templates:
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
         _refuse_built_in(name)
+        if named_template(self._session, owner, options.get("trigger")) is not None:
+            raise InvalidValue(
+                f"trigger {shown(options['trigger'])} is a template: templates inherit from no other one",
+                field="trigger",
+                value=options["trigger"],
+                hint="write the trigger itself: 0 3 * * *",
+            )
         wanted = read_options(options)
         if "trigger" not in wanted:
             self._refuse_untimed(owner, name)

@@ -8,7 +8,7 @@ from typing import Literal, Unpack
 from evenbeat.app.acting import current_actor
 from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.app.definitions import CHANGEABLE, ScheduleChanges, changed_fields
-from evenbeat.app.inheriting import follow_template
+from evenbeat.app.inheriting import follow_template, named_template, names_template
 from evenbeat.app.schedule_bulk import BulkChange, Decide
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch, read_states
 from evenbeat.app.schedules.calls import ScheduleCalls
@@ -23,6 +23,7 @@ from evenbeat.core.results import BulkResult, Schedule
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules import changes as rules
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.templates import template_word
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.triggers import check_trigger, parse_trigger
 
@@ -46,13 +47,16 @@ class BulkCalls(ScheduleCalls):
         with the reason. A schedule that changes between the count and its own change is matched again.
         """
         _check_changes(changes)
+        if not chosen.get("all_tenants"):  # each tenant has its own templates
+            owner = self._session.tenant_of(chosen.get("tenant"))
+            named_template(self._session, owner, changes.get("trigger"))
         done = self._bulk(
             "update",
             read_states(state, ("active", "paused", "finished")),
             lambda row, now: self._plan_update(row, changes, now),
             chosen,
         ).run(limit, dry_run=dry_run)
-        if "template" in changes or "inherit" in changes:
+        if names_template(changes):
             for item in done.changed:
                 follow_template(self._rows, item.tenant, item.id)
         return done
@@ -171,5 +175,5 @@ def _check_changes(changes: object) -> None:
     for name, value in changes.items():
         if name in SCHEDULE:
             SCHEDULE[name].read(value)
-    if "trigger" in changes:
+    if "trigger" in changes and template_word(changes["trigger"]) is None:
         parse_trigger(str(check_trigger(changes["trigger"], "trigger")))

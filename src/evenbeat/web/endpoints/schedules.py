@@ -117,14 +117,7 @@ _NewSchedule = msgspec.defstruct(
     "NewSchedule",
     [
         ("name", Name),
-        (
-            "trigger",
-            Annotated[
-                shapes.TriggerText, Meta(description="Needed unless the template has one. `0 9 * * mon-fri`.")
-            ]
-            | UnsetType,
-            UNSET,
-        ),
+        ("trigger", shapes.OptionalTrigger, UNSET),
         ("task", TaskName),
         ("payload", Payload, None),
         ("start_at", shapes.When | UnsetType, UNSET),

@@ -12,7 +12,7 @@ from evenbeat.cli.option_flags import given, schedule_options
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.template_words import effect_lines
-from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
+from evenbeat.cli.trigger_input import EXPRESSIONS, expression_refusals, read_trigger_input
 from evenbeat.core.json_form import json_form
 from evenbeat.core.templates import TemplateChange
 from evenbeat.observe.phrases import count
@@ -49,7 +49,7 @@ def command(
         wanted["trigger"] = read_trigger_input((trigger,), tz=tz, name=name)
     if not wanted:
         raise click.UsageError("give the options of the template: --trigger, --retries, --queue, …")
-    with opened(store, tenant, create=True) as app:
+    with opened(store, tenant, create=True) as app, expression_refusals((trigger or "",)):
         change = app.templates.set(name, dry_run=dry_run, **wanted)
     answer({"change": json_form(change)}, lambda: _report(change, dry_run), as_json=as_json)
     return ExitCode.FAILED if change.refused else ExitCode.OK
