@@ -21,6 +21,7 @@ from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
 from evenbeat.node.calendar_copies import calendar_times, copies_for, replan
+from evenbeat.observe.phrases import count
 from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
@@ -225,7 +226,7 @@ class ScheduleRows:
         planned = changes.run_now(row, run_id, now, active, payload, traceparent())
         if planned is None:
             raise RunRefused(
-                f"schedule {row.name} has {len(active)} active run(s), and its policies (overlap="
+                f"schedule {row.name} has {count(len(active), 'active run')}, and its policies (overlap="
                 f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
                 subject=row.name,
             )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.app.audit import audited
-from evenbeat.app.bulk import Answers, act_on_all
+from evenbeat.app.bulk import Answers, Progress, act_on_all
 from evenbeat.app.definitions import task_warnings
 from evenbeat.app.session import AppSession
 from evenbeat.app.unique_runs import UniqueRuns, move_token
@@ -54,6 +54,7 @@ class RunMoves:
         whole: Callable[[Sequence[RunRecord]], Sequence[Run]],
         *,
         dry_run: bool,
+        progress: Progress | None,
     ) -> MoveResult:
         """Move the queued runs that match; with ``dry_run``, only count them."""
         # The payload, which may be large, is read only to compare it with a signature that is known here.
@@ -64,6 +65,7 @@ class RunMoves:
             None if dry_run else self._move_page,
             lambda run: ChangedItem(tenant=run.tenant, id=run.id),
             whole,
+            progress=progress,
         )
         return MoveResult(
             matched=result.matched,

@@ -434,7 +434,8 @@ class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     changes: _ScheduleChanges | UnsetType = UNSET  # type: ignore[valid-type]  # made at run time
     """With ``update``: what to change, as in ``PATCH /schedules/{name}``."""
     dry_run: bool = True
-    """Only count them, and show a sample. Send false to do it."""
+    """Only check them: count those that match, name those that would be refused, and show a sample. Send
+    false to do it."""
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
 
 

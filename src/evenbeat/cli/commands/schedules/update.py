@@ -77,7 +77,7 @@ def command(
     gets all changes or none.
     """
     flags = read_bulk_flags(name, options, of_update=True)
-    for other in ("every", "state", "limit", "yes"):
+    for other in ("every", "state", "limit", "yes", "dry_run"):
         del options[other]
     if tz is not None and trigger is None:
         raise click.UsageError("--tz goes with --trigger")
