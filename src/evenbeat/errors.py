@@ -126,13 +126,18 @@ class ScheduleExists(EvenbeatError):
 
 
 class ScheduleNotFound(EvenbeatError):
-    """The tenant has no schedule of that name, or it was deleted."""
+    """The store has no schedule of that name, or it was deleted.
 
-    def __init__(self, tenant: str, name: str, hint: str | None = None) -> None:
-        problem = f"there is no schedule {shown(name)} of tenant {shown(tenant)}"
+    ``is_row`` says that only a row is missing: a schedule that is in the code only has none.
+    """
+
+    def __init__(self, tenant: str, name: str, hint: str | None = None, *, is_row: bool = False) -> None:
+        what = "row of schedule" if is_row else "schedule"
+        problem = f"there is no {what} {shown(name)} of tenant {shown(tenant)}"
         super().__init__(problem if hint is None else f"{problem}; {hint}")
         self.tenant = tenant
         self.name = name
+        self.hint = hint
 
 
 class ScheduleChanged(EvenbeatError):

@@ -21,6 +21,7 @@ from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
 from evenbeat.node.calendar_copies import calendar_times, copies_for, replan
+from evenbeat.node.presence import live_nodes
 from evenbeat.observe.phrases import count
 from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
@@ -33,6 +34,9 @@ from evenbeat.stores.pages import every_run
 # A write loses only while another one wins: losing so often in a row means a fault.
 _TRIES = 50
 _PAGE = 500
+
+IN_CODE = "it is in the code only: durable=True gives it a row"
+NOBODY_KNOWS = "it may be in the code of nodes only, and no node is alive now"
 
 Describe: TypeAlias = Callable[[ScheduleRecord | None, Planned], auditing.Change]
 """Returns what a plan changes about a row, for the audit."""
@@ -263,7 +267,7 @@ class ScheduleRows:
         """Return the row of a schedule that is not deleted."""
         row = self.known(name, tenant)
         if row.state == "deleted":
-            raise self.not_found(name, tenant)
+            raise ScheduleNotFound(tenant, name)
         return row
 
     def known(self, name: str, tenant: str) -> ScheduleRecord:
@@ -274,12 +278,17 @@ class ScheduleRows:
         return row
 
     def not_found(self, name: str, tenant: str) -> ScheduleNotFound:
+        """Return the error about a schedule without a row; it may be in the code only."""
         task = self.session.tasks.get(name)
-        decorated = task is not None and task.is_scheduled and tenant == self.session.tenant
-        hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
-        if decorated and task is not None and task.durable is False:
-            hint = "it is in the code only: durable=True gives it a row"
-        return ScheduleNotFound(tenant, name, hint)
+        if task is not None and task.is_scheduled and tenant == self.session.tenant:
+            if task.durable is False:
+                return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)
+            hint = "it is declared when a node starts, or by app.declare_tasks()"
+            return ScheduleNotFound(tenant, name, hint)
+        nodes = live_nodes(self.session.store())
+        if any(name in node.code_only for node in nodes) and tenant == self.session.tenant:
+            return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)
+        return ScheduleNotFound(tenant, name, None if nodes else NOBODY_KNOWS, is_row=not nodes)
 
     def views(self, rows: Sequence[ScheduleRecord]) -> list[Schedule]:
         """Return the rows as users see them, with what other tables know of them."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from evenbeat.app.acting import acting_as, this_user
+from evenbeat.app.rows import NOBODY_KNOWS
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.option_flags import setting_override
@@ -170,7 +171,10 @@ def opened(
         with acting_as(this_user(), "cli"):
             yield app
     except ScheduleNotFound as error:
-        raise Failed(str(error), _nearest(app, error.tenant, error.name)) from error
+        hint = _nearest(app, error.tenant, error.name)
+        if error.hint == NOBODY_KNOWS and hint.startswith("did you mean"):
+            error = ScheduleNotFound(error.tenant, error.name)  # a misspelt name is likelier
+        raise Failed(str(error), hint) from error
     except ScheduleExists as error:
         problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
         show = command_line(f"schedules show {error.name}", error.tenant)
