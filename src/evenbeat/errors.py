@@ -271,8 +271,8 @@ class BackfillNotFound(EvenbeatError):
 
     def __init__(self, tenant: str, backfill: str) -> None:
         super().__init__(
-            f"there is no backfill {shown(backfill)} of {_owner(tenant)}; "
-            "app.backfills.list() and evenbeat backfills list show those that there are"
+            f"there is no backfill {shown(backfill)} of {_owner(tenant)}; app.backfills.list() returns those "
+            "that there are"
         )
         self.tenant = tenant
         self.backfill = backfill

@@ -75,6 +75,7 @@ def test_a_backfill_is_made_listed_shown_and_cancelled(app: Scheduler) -> None:
     assert printed("backfills", "cancel", "mine") == "cancelled backfill mine of hourly: 0 runs not added\n"
     (found,) = answered("backfills", "list", "--schedule", "hourly")["backfills"]
     assert (found["id"], found["state"], found["cancelled"]) == ("mine", "cancelled", 2)
+    app.schedules.add("other", "@daily", "t")
     assert answered("backfills", "list", "--schedule", "other") == {"backfills": []}
     assert answered("backfills", "list", "--all-tenants")["backfills"] == [found]
 

@@ -14,7 +14,7 @@ from evenbeat.app.dependencies import link
 from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
-from evenbeat.core.checks import check_name, check_run
+from evenbeat.core.checks import check_name, check_run, is_name
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
@@ -285,6 +285,8 @@ class ScheduleRows:
                 return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)
             hint = "it is declared when a node starts, or by app.declare_tasks()"
             return ScheduleNotFound(tenant, name, hint)
+        if not is_name(name):
+            return ScheduleNotFound(tenant, name)
         nodes = live_nodes(self.session.store())
         if any(name in node.code_only for node in nodes) and tenant == self.session.tenant:
             return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)

@@ -34,8 +34,8 @@ class RunMoves:
 
     def __init__(self, session: AppSession, task: Task[..., Any] | str, to: Task[..., Any] | str) -> None:
         self._session = session
-        self._from = _name_of(task)
-        self._to = _name_of(to)
+        self._from = _name_of(task, "task")
+        self._to = _name_of(to, "to")
         if self._from == self._to:
             raise InvalidValue(
                 f"to {shown(self._to)} is the task that the runs have",
@@ -135,7 +135,7 @@ class RunMoves:
             )
 
 
-def _name_of(task: Task[..., Any] | str) -> str:
+def _name_of(task: Task[..., Any] | str, field: str) -> str:
     name = task.name if isinstance(task, Task) else task
-    check_task(name)
+    check_task(name, field)
     return name

@@ -93,7 +93,7 @@ class Templates:
         """
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
-        _refuse_built_in(name)
+        _refuse_built_in(name, "choose another name")
         if named_template(self._session, owner, options.get("trigger")) is not None:
             raise InvalidValue(
                 f"trigger {shown(options['trigger'])} is a template: templates inherit from no other one",
@@ -149,7 +149,7 @@ class Templates:
         """Delete a template. ``TemplateInUse`` if schedules inherit from it; it names them."""
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
-        _refuse_built_in(name)
+        _refuse_built_in(name, "every tenant has it, and nobody can change it")
         store = self._session.store()
         for _ in range(_TRIES):
             record = self._record(owner, name)
@@ -380,13 +380,10 @@ def _change(tenant: str, name: str, before: dict[str, Any] | None, after: dict[s
     return Change(TEMPLATE, name, tenant, "set", old, {each: after.get(each) for each in differs})
 
 
-def _refuse_built_in(name: str) -> None:
+def _refuse_built_in(name: str, hint: str) -> None:
     if name in BUILT_IN:
         raise InvalidValue(
-            f"name {shown(name)} is that of a built-in template",
-            field="name",
-            value=name,
-            hint="choose another name",
+            f"name {shown(name)} is that of a built-in template", field="name", value=name, hint=hint
         )
 
 

@@ -22,6 +22,7 @@ from evenbeat.config import Origin, Setting, Settings, read_settings
 from evenbeat.core.results import Schedule
 from evenbeat.errors import (
     AppImportError,
+    BackfillNotFound,
     InvalidValue,
     RunNotFound,
     ScheduleExists,
@@ -179,6 +180,11 @@ def opened(
         problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
         show = command_line(f"schedules show {error.name}", error.tenant)
         raise Failed(problem, f"'{show}' shows it") from error
+    except BackfillNotFound as error:
+        problem = f'there is no backfill "{error.backfill}" of tenant "{error.tenant}"'
+        raise Failed(
+            problem, f"'{command_line('backfills list', app.tenant)}' shows those that there are"
+        ) from error
     except RunNotFound as error:
         owner, slash, _ = error.run.partition("/")
         other = slash and owner != app.tenant

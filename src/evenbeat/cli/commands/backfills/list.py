@@ -44,11 +44,15 @@ def command(
     """
     with opened(store, tenant) as app:
         found = app.backfills.list(schedule=schedule, limit=limit, all_tenants=all_tenants)
+        if not found and schedule is not None and not all_tenants:
+            app.schedules.get(schedule)  # refuses a misspelt name
         local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         if not found:
-            yield "there are no backfills; 'evenbeat schedules backfill NAME --from --to' makes one"
+            name = schedule or "NAME"
+            of = "" if schedule is None else f" of {schedule}"
+            yield f"there are no backfills{of}; 'evenbeat schedules backfill {name} --from --to' makes one"
             return
         yield Fitted(
             [

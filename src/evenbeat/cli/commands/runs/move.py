@@ -69,7 +69,7 @@ def command(
         assert result is not None
 
     def people() -> list[str]:
-        return _words(result, task, to, dry_run=dry_run)
+        return _words(result, task, to, queue, dry_run=dry_run)
 
     answer(json_form(result), people, as_json=as_json)
     return ExitCode.FAILED if result.refused else ExitCode.OK
@@ -87,9 +87,9 @@ def _ask(found: MoveResult, to: str, local: LocalTime, *, as_json: bool) -> None
     click.confirm(f"move {number} to {to}?", abort=True, err=True)
 
 
-def _words(result: MoveResult, task: str, to: str, *, dry_run: bool) -> list[str]:
+def _words(result: MoveResult, task: str, to: str, queue: str | None, *, dry_run: bool) -> list[str]:
     if not result.matched:
-        lines = [f"no queued run has the task {task}"]
+        lines = [f"no queued run{'' if queue is None else f' of queue {queue}'} has the task {task}"]
     elif dry_run:
         lines = [f"would move {count(result.matched, 'run')} from {task} to {to}"]
     else:
