@@ -10,6 +10,7 @@ import click
 
 from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.cli.failures import ExitCode, Failed
+from evenbeat.cli.layout import indented
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, show_before_asking
 from evenbeat.cli.progress import bulk_progress
@@ -74,7 +75,7 @@ def act_on_all(
     return ExitCode.FAILED if result.refused else ExitCode.OK
 
 
-def refusal_lines(refused: Sequence[RefusedItem], noun: str, left: str = "left") -> Iterator[str]:
+def refusal_lines(refused: Sequence[RefusedItem], noun: str, left: str = "left") -> Iterator[RenderableType]:
     """Yield how many runs or schedules a change leaves alone, and of the first ones the name and why."""
     if not refused:
         return
@@ -82,7 +83,7 @@ def refusal_lines(refused: Sequence[RefusedItem], noun: str, left: str = "left")
     tenants = {each.tenant for each in refused}
     for each in refused[:_REFUSED]:
         name = each.id if len(tenants) == 1 else f"{each.tenant}/{each.id}"
-        yield f"  {name}: {each.why.removeprefix(f'{noun} {each.id} ')}"
+        yield indented(f"{name}: {each.why.removeprefix(f'{noun} {each.id} ')}")
     if len(refused) > _REFUSED:
         yield f"  and {len(refused) - _REFUSED:,} more"
 

@@ -36,8 +36,6 @@ def plan_words(plan: DeployPlan, local: LocalTime) -> Iterator[RenderableType]:
     if plan.entries:
         yield ""
     yield counts_words(plan)
-    if not plan.entries and not plan.unchanged:
-        yield "nothing is declared: name an app, or a file with tables [schedules.NAME] by --file"
     for warning in plan.warnings:
         hint = "" if warning.hint is None else f"; {warning.hint}"
         yield f"warning: {printable(warning.problem)}{hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.core.json_form import json_form
 from evenbeat.core.moves import MoveResult
 from evenbeat.observe.phrases import count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.command("move")
@@ -68,7 +72,7 @@ def command(
                 result = move(progress=progress)
         assert result is not None
 
-    def people() -> list[str]:
+    def people() -> list[RenderableType]:
         return _words(result, task, to, queue, dry_run=dry_run)
 
     answer(json_form(result), people, as_json=as_json)
@@ -87,7 +91,10 @@ def _ask(found: MoveResult, to: str, local: LocalTime, *, as_json: bool) -> None
     click.confirm(f"move {number} to {to}?", abort=True, err=True)
 
 
-def _words(result: MoveResult, task: str, to: str, queue: str | None, *, dry_run: bool) -> list[str]:
+def _words(
+    result: MoveResult, task: str, to: str, queue: str | None, *, dry_run: bool
+) -> list[RenderableType]:
+    lines: list[RenderableType]
     if not result.matched:
         lines = [f"no queued run{'' if queue is None else f' of queue {queue}'} has the task {task}"]
     elif dry_run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from evenbeat.cli.trigger_input import EXPRESSIONS, expression_refusals, read_tr
 from evenbeat.core.json_form import json_form
 from evenbeat.core.templates import TemplateChange
 from evenbeat.observe.phrases import count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.command("set", epilog=EXPRESSIONS.replace("EXPR", "TRIGGER"))
@@ -61,7 +64,7 @@ def command(
     return ExitCode.FAILED if change.refused else ExitCode.OK
 
 
-def _report(change: TemplateChange, dry_run: bool) -> Iterator[str]:
+def _report(change: TemplateChange, dry_run: bool) -> Iterator[RenderableType]:
     name = change.template.name
     yield f"would set {name}" if dry_run else f"set {name}"
     users = count(change.schedules, "schedule inherits", "schedules inherit")
