@@ -23,7 +23,7 @@ from evenbeat.app import templates
 from evenbeat.core.instants import from_ms
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import Record, ScheduleRecord
-from evenbeat.doctor import diagnose
+from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.rules.definitions import definition, options_of, with_options
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of
 from evenbeat.rules.templates import BUILT_IN, TEMPLATE, StoredTemplate, inherit, inheriting, template_record
