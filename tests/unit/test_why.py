@@ -20,7 +20,7 @@ from evenbeat.stores.base import Claim
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock, VirtualScheduler
 from evenbeat.testing.clock import START
-from evenbeat.testing.virtual import VirtualStore
+from evenbeat.testing.virtual_store import VirtualStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
