@@ -13,7 +13,8 @@ from evenbeat.app.session import AppSession
 from evenbeat.core.checks import check_label
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Schedule
-from evenbeat.errors import InvalidTrigger, InvalidValue, TemplateNotFound, shown
+from evenbeat.errors import InvalidTrigger, InvalidValue, shown
+from evenbeat.record_errors import TemplateNotFound
 from evenbeat.rules.definitions import DEFINITION
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of, write_inheritance
 from evenbeat.rules.templates import (

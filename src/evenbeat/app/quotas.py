@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from evenbeat.app.session import AppSession, clock_of
 from evenbeat.core.tenants import Quota
-from evenbeat.errors import QuotaExceeded
+from evenbeat.record_errors import QuotaExceeded
 from evenbeat.rules.tenants import QUOTA, read_quota
 from evenbeat.stores.base import Store
 

@@ -29,8 +29,9 @@ from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import CatchUp, Execution, Record, ScheduleRecord
 from evenbeat.core.results import RefusedItem
 from evenbeat.core.templates import Template, TemplateChange, TemplateEffect
-from evenbeat.errors import InvalidValue, StoreUnavailable, TemplateInUse, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.observe.trigger_explanations import trigger_words
+from evenbeat.record_errors import TemplateInUse
 from evenbeat.rules import changes
 from evenbeat.rules.auditing import Change
 from evenbeat.rules.definitions import options_of, with_options

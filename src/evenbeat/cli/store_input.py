@@ -22,7 +22,6 @@ from evenbeat.config import Origin, Setting, Settings, read_settings
 from evenbeat.core.results import Schedule
 from evenbeat.errors import (
     AppImportError,
-    BackfillNotFound,
     InvalidValue,
     RunNotFound,
     ScheduleExists,
@@ -30,6 +29,7 @@ from evenbeat.errors import (
     StoreUnavailable,
 )
 from evenbeat.observe.phrases import command_line
+from evenbeat.record_errors import BackfillNotFound
 from evenbeat.stores.base import Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks.task import Tasks
