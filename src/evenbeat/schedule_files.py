@@ -20,7 +20,7 @@ from evenbeat.core.options import NEW_SCHEDULE
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.toml_lines import heading_line, key_line
 
-_REQUIRED = ("trigger", "task")
+_MAIN = ("trigger", "task")
 _OTHERS = ("payload", "tenant", "start_at")
 _TABLES, _SOURCE = "schedules", "source"
 LARGEST_FILE = 10_000_000
@@ -51,7 +51,7 @@ class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def known_keys() -> tuple[str, ...]:
     """Return the keys of a table: those of ``schedules.add`` in Python."""
-    return (*_REQUIRED, *_OTHERS, *NEW_SCHEDULE)
+    return (*_MAIN, *_OTHERS, *NEW_SCHEDULE)
 
 
 def read_schedule_file(path: str | os.PathLike[str]) -> ScheduleFile:
@@ -116,9 +116,11 @@ def _declared(name: str, fields: object, place: Callable[..., str]) -> DeclaredS
             raise _unknown(
                 f"{place(name, key)} = {shown(fields[key])}", key, known, "an option of a schedule"
             )
-    for key in _REQUIRED:
-        if key not in fields:
-            raise InvalidValue(f"{where} has no {key}", field=key, value=None, hint=f"add the key {key}")
+    if "task" not in fields:
+        raise InvalidValue(f"{where} has no task", field="task", value=None, hint="add the key task")
+    if "trigger" not in fields and "template" not in fields:
+        hint = "add the key trigger, or the key template"
+        raise InvalidValue(f"{where} has no trigger", field="trigger", value=None, hint=hint)
     return DeclaredSchedule(name=name, fields=dict(fields), place=where)
 
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.doctor import diagnose
+from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.errors import EvenbeatError
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.fallback import Fallback

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evenbeat import Scheduler
 from evenbeat.core.records import LogChunk, Record, RunRecord
-from evenbeat.errors import QuarantineRefused
+from evenbeat.record_errors import QuarantineRefused
 from evenbeat.rules.firing import plan
 from evenbeat.rules.limits import Limit, limit_record
 from evenbeat.stores.base import Claim, RunQuery, ScheduleQuery

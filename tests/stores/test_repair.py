@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from evenbeat.app.repairs import repair
 from evenbeat.core.records import RunRecord, ScheduleRecord
-from evenbeat.doctor import diagnose
+from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.rules import changes
 from evenbeat.rules.firing import Planned, plan

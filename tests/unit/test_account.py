@@ -16,7 +16,7 @@ from evenbeat import Account, DamagedSchedule, InvalidValue, RunRefused, Schedul
 from evenbeat.core.instants import to_ms
 from evenbeat.node.pruner import Pruner
 from evenbeat.testing import VirtualScheduler, virtual
-from evenbeat.testing.virtual import VirtualStore
+from evenbeat.testing.virtual_store import VirtualStore
 from tests.lengths import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

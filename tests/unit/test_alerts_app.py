@@ -15,7 +15,8 @@ from evenbeat.core.alerts import MOST_RULES, Message
 from evenbeat.core.ids import first_key_of
 from evenbeat.core.instants import from_ms, to_ms
 from evenbeat.core.records import Record
-from evenbeat.errors import AlertChanged, AlertExists, AlertNotFound, ChannelInUse, StoreUnavailable
+from evenbeat.errors import StoreUnavailable
+from evenbeat.record_errors import AlertChanged, AlertExists, AlertNotFound, ChannelInUse
 from evenbeat.rules.alert_records import (
     ALL,
     CHANNEL,

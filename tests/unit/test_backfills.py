@@ -194,8 +194,8 @@ def test_a_text_without_an_offset_is_a_time_in_the_zone_of_the_trigger(here: Vir
 @pytest.mark.parametrize(
     ("start", "end", "options", "field", "words"),
     [
-        ("2026-03-01T06:00Z", "2026-03-01T00:00Z", {}, "end", "is not after start"),
-        ("2026-03-01T06:00Z", "2026-03-01T06:00Z", {}, "end", "is not after start"),
+        ("2026-03-01T06:00Z", "2026-03-01T00:00Z", {}, "end", "start and end are not in order"),
+        ("2026-03-01T06:00Z", "2026-03-01T06:00Z", {}, "end", "start and end are not in order"),
         ("2026-03-01T06:00Z", "2026-03-02T00:00Z", {}, "end", "in the future"),
         ("2026-03-01T06:10Z", "2026-03-01T06:20Z", {}, "start", "no tick"),
         ("2006-03-01T06:10Z", "2026-03-01T06:20Z", {}, "start", "more than 100,000"),

@@ -22,7 +22,7 @@ from evenbeat import (
 )
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.doctor import _calendars
+from evenbeat.doctor.schedules import calendar_findings
 from evenbeat.node.calendar_copies import CHECK_EVERY, CalendarCheck
 from evenbeat.rules import changes
 from evenbeat.rules.calendar_records import KIND
@@ -402,7 +402,7 @@ def test_the_doctor_warns_before_a_calendar_ends(app: VirtualScheduler) -> None:
 
     def warnings(now: datetime) -> list[str]:
         store = app.store
-        return [each.message for each in _calendars(store, [row(app)], to_ms(now))]
+        return [each.message for each in calendar_findings(store, [row(app)], to_ms(now))]
 
     assert warnings(datetime(2036, 10, 1, tzinfo=UTC)) == []
     assert warnings(datetime(2036, 10, 3, tzinfo=UTC)) == [

@@ -245,7 +245,7 @@ def test_all_that_match_are_run_and_those_without_room_are_named(app: Scheduler)
     assert printed("schedules", "run", "--all", "--text", "bill", "-y") == "queued a run of 2 schedules\n"
     lines = printed("schedules", "run", "--all", "--text", "bill", "-y", code=1).splitlines()
     assert lines[:2] == ["queued a run of 1 schedule", "left 1 schedule alone:"]
-    assert "bill-us has 1 active run(s)" in lines[2]
+    assert lines[2].startswith("  bill-us: has 1 active run, and its policies (overlap=skip")
 
 
 def test_all_that_match_are_deleted(app: Scheduler) -> None:

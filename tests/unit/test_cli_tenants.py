@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evenbeat import Scheduler
+from evenbeat.cli import progress
 from evenbeat.cli.commands.tenants import purge
 from tests.unit import cli_store
 from tests.unit.cli_store import Clock, answered, claim, failed, printed, run, succeed
@@ -158,6 +159,7 @@ def test_a_purge_in_a_terminal_shows_what_is_there_and_asks(
             isatty = staticmethod(lambda: True)
 
     monkeypatch.setattr(purge, "sys", Terminal)
+    monkeypatch.setattr(progress, "sys", Terminal)
     refused = run("tenants", "purge", "acme", answers="n\n")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("acme has 2 schedules, 4 runs\nremains:\n  audit entries")

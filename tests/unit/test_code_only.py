@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from evenbeat import InvalidValue, Scheduler, cron, every
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
-from evenbeat.errors import StoreUnavailable
+from evenbeat.errors import ScheduleNotFound, StoreUnavailable
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.fallback import Fallback
 from evenbeat.node.ticker import Ticker
@@ -414,8 +414,37 @@ class TestApp:
             assert node is not None
             node._presence.step(app.store.now())
             assert app.nodes()[0].code_only == ("later", "work")
+            with pytest.raises(
+                ScheduleNotFound, match=r'no row of schedule "later" .*; it is in the code only'
+            ):
+                app.schedules.get("later")
+            stranger = Scheduler(app.store)  # without the code
+            for call in (stranger.schedules.pause, stranger.schedules.get, stranger.schedules.delete):
+                with pytest.raises(
+                    ScheduleNotFound, match=r'no row of schedule "work" .*; it is in the code only'
+                ):
+                    call("work")
+            with pytest.raises(ScheduleNotFound, match=r'^there is no schedule "wrok" of tenant "default"$'):
+                stranger.schedules.get("wrok")
+            with pytest.raises(ScheduleNotFound, match=r'^there is no schedule "work" of tenant "acme"$'):
+                stranger.schedules.get("work", tenant="acme")
         finally:
             app.stop()
+
+    def test_without_a_live_node_a_schedule_may_be_in_the_code_only(self, store: Breaking) -> None:
+        app = Scheduler(store)
+        known = "it may be in the code of nodes only, and no node is alive now"
+        for call in (app.schedules.get, app.schedules.pause, app.schedules.run_now, app.schedules.resume):
+            with pytest.raises(ScheduleNotFound) as refused:
+                call("ping")
+            assert str(refused.value) == f'there is no row of schedule "ping" of tenant "default"; {known}'
+        assert app.schedules.why("ping").sentence == (
+            f'there is no row of schedule "ping" of tenant "default", and never was one; {known}'
+        )
+        app.schedules.add("gone", every("1h"), "work")
+        app.schedules.delete("gone")
+        with pytest.raises(ScheduleNotFound, match=r'^there is no schedule "gone" of tenant "default"$'):
+            app.schedules.get("gone")
 
 
 def _nothing() -> None: ...

@@ -28,7 +28,7 @@ from evenbeat.app.repairs import duplicates
 from evenbeat.core.dependencies import LONGEST_SPAN, After, parse_after, read_after
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
-from evenbeat.doctor import diagnose
+from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
     NO_FACTS,

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from evenbeat import Scheduler, acting_as
 from evenbeat.app.repairs import Duplicate, duplicates, repair
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped
-from evenbeat.doctor import Finding, diagnose
+from evenbeat.doctor.diagnosis import diagnose
+from evenbeat.doctor.findings import Finding
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.alert_records import INCIDENT, PENDING
 from evenbeat.rules.firing import Planned, plan

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from evenbeat import Scheduler
 from evenbeat.app.acting import acting_as
 from evenbeat.core.records import Record
-from evenbeat.errors import QuarantineNotFound, QuarantineRefused
+from evenbeat.record_errors import QuarantineNotFound, QuarantineRefused
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, ScheduleQuery, Write
 from evenbeat.stores.sqlite import SqliteStore

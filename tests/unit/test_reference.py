@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import evenbeat
-from evenbeat import errors
+from evenbeat import errors, record_errors
 from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.alerts.channels import AlertChannels
 from evenbeat.app.alerts.rules import AlertRules
@@ -225,7 +225,7 @@ def test_events_are_listed_with_their_fields() -> None:
 def test_errors_are_listed() -> None:
     real = {
         name
-        for name, kind in vars(errors).items()
+        for name, kind in (vars(errors) | vars(record_errors)).items()
         if isinstance(kind, type) and issubclass(kind, errors.EvenbeatError)
     }
     assert set(codes(section("Errors"))) == real

@@ -10,8 +10,9 @@ from evenbeat import Scheduler
 from evenbeat.app.acting import acting_as
 from evenbeat.core.records import FINAL_STATES, Record, RunRecord, RunState
 from evenbeat.core.retention import ENDED_STATES, MOST_KEPT, EndedState
-from evenbeat.errors import InvalidValue, RetentionRuleNotFound
+from evenbeat.errors import InvalidValue
 from evenbeat.node.pruner import PURGE_EVERY, Pruner, purged_before
+from evenbeat.record_errors import RetentionRuleNotFound
 from evenbeat.rules.retention import KIND, Rule, deciding_rule, read_rules, sweeps, words
 from evenbeat.stores.base import EVERYTHING, EndedRuns, Purged
 from evenbeat.stores.memory import MemoryStore

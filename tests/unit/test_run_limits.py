@@ -16,7 +16,8 @@ from evenbeat import LimitNotFound, Run, RunLimit, Scheduler
 from evenbeat.core.instants import from_ms
 from evenbeat.core.rates import Rate, read_rate, write_rate
 from evenbeat.core.records import Record, RunRecord
-from evenbeat.doctor import Finding, diagnose
+from evenbeat.doctor.diagnosis import diagnose
+from evenbeat.doctor.findings import Finding
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.rules import attempts
 from evenbeat.rules.limit_definitions import MOST_LIMITS, limit_words

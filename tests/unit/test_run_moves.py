@@ -140,8 +140,8 @@ def test_a_new_task_that_nothing_has_is_a_warning(app: Scheduler) -> None:
     [
         ("old", "old", 'to "old" is the task that the runs have'),
         ("", "new", 'task "" is not'),
-        ("old", "a b", 'task "a b" is not'),
-        ("old", 7, "task 7 is not"),
+        ("old", "a b", 'to "a b" is not'),
+        ("old", 7, "to 7 is not"),
     ],
 )
 def test_wrong_names_are_refused(app: Scheduler, task: Any, to: Any, problem: str) -> None:

@@ -97,7 +97,11 @@ def test_a_file_without_a_label_is_not_pruned(app: Scheduler, file: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
-        ("[schedules.a]\ntask = 't'\n", "schedules.a in {file}:1 has no trigger", "add the key trigger"),
+        (
+            "[schedules.a]\ntask = 't'\n",
+            "schedules.a in {file}:1 has no trigger",
+            "add the key trigger, or the key template",
+        ),
         ("[schedules.a]\ntrigger = '@daily'\n", "schedules.a in {file}:1 has no task", "add the key task"),
         (
             "[schedules.a]\ntrigger = '@daily'\ntask = 't'\nretrys = 3\n",

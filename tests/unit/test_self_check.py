@@ -11,7 +11,8 @@ import pytest
 from evenbeat import Event, Scheduler
 from evenbeat.core.clocks import wall_clock
 from evenbeat.core.records import Record
-from evenbeat.doctor import Finding, diagnose
+from evenbeat.doctor.diagnosis import diagnose
+from evenbeat.doctor.findings import Finding
 from evenbeat.node.self_check import CHECK_EVERY, SelfCheck, latest_check
 from evenbeat.observe.events import Events
 from evenbeat.rules.firing import plan

@@ -23,7 +23,7 @@ from evenbeat.app import templates
 from evenbeat.core.instants import from_ms
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import Record, ScheduleRecord
-from evenbeat.doctor import diagnose
+from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.rules.definitions import definition, options_of, with_options
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of
 from evenbeat.rules.templates import BUILT_IN, TEMPLATE, StoredTemplate, inherit, inheriting, template_record
@@ -116,7 +116,7 @@ def test_a_template_may_stand_in_the_place_of_the_trigger(app: Scheduler) -> Non
     assert (built_in.template, built_in.trigger) == ("workdays", "0 9 * * 1-5")
     macro = app.schedules.add("c", "@hourly", "work")
     assert macro.template is None
-    with pytest.raises(InvalidValue, match="are two templates"):
+    with pytest.raises(InvalidValue, match="contradict each other"):
         app.schedules.add("d", "@nightly", "work", template="workdays")
     with pytest.raises(InvalidTrigger, match="@fortnightly"):
         app.schedules.add("d", "@fortnightly", "work")

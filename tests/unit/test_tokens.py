@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from evenbeat import Scheduler
 from evenbeat.core.instants import from_ms
-from evenbeat.errors import InvalidValue, StoreUnavailable, TokenNotFound
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.record_errors import TokenNotFound
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import VirtualClock
 

@@ -13,7 +13,7 @@ import pytest
 
 from evenbeat import EvenbeatError, InvalidValue, LockHeld, LockLost, RunContext, Scheduler, every
 from evenbeat.testing import TravelTooLong, VirtualScheduler, virtual
-from evenbeat.testing.virtual import LIMIT
+from evenbeat.testing.journeys import LIMIT
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

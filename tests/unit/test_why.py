@@ -20,7 +20,7 @@ from evenbeat.stores.base import Claim
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock, VirtualScheduler
 from evenbeat.testing.clock import START
-from evenbeat.testing.virtual import VirtualStore
+from evenbeat.testing.virtual_store import VirtualStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -112,11 +112,16 @@ def test_a_schedule_that_never_existed(app: VirtualScheduler) -> None:
     app.schedules.add("beat", every("1m"), "work", tenant="acme")
     answer = why(app)
     assert (answer.verdict, answer.remedy) == ("never_existed", "did you mean beats?")
-    assert answer.sentence == 'tenant "default" has no schedule "beat", and never had one'
+    assert answer.sentence == (
+        'there is no row of schedule "beat" of tenant "default", and never was one; it may be in the code of '
+        "nodes only, and no node is alive now"
+    )
     # The answer does not tell one tenant about another.
     assert "acme" not in repr(answer)
     app.schedules.delete("beats")
     assert why(app, 3).remedy == "to list the schedules: evenbeat schedules list"
+    app.store.put_record(Record(kind="node", key="n1", body="{}", version=1))
+    assert why(app).sentence == 'tenant "default" has no schedule "beat", and never had one'
 
 
 def test_a_schedule_that_was_created_later(app: VirtualScheduler) -> None:

@@ -90,7 +90,7 @@ def test_whole_numbers_are_read_from_fractions_except_in_a_payload() -> None:
         (b'{"part": {"count": 4.5}}', "part.count"),
         (b'{"counts": [1, "many"]}', "counts[1]"),
         (b'{"counts": {"a": 1}}', "counts"),
-        (b'{"parts": {"a": {"count": 4.5}}}', "parts[...].count"),
+        (b'{"parts": {"a": {"count": 4.5}}}', "parts.a.count"),
         (b'{"count": "many"}', "count"),
         (b"[]", "body"),
         (b"{", "body"),

@@ -43,6 +43,60 @@ def test_the_plan_of_the_servers_own_app_is_shown_and_applied(site: Site) -> Non
     assert names(site.get("plan?all_tenants=true")["entries"]) == ["theirs"]
 
 
+def test_a_client_declares_a_schedule_by_its_template_alone(site: Site) -> None:
+    wanted = {
+        "invoices": {"task": "work", "template": "workdays"},
+        "bills": {"task": "work", "trigger": "@workdays"},
+    }
+    assert names(site.post("plan", {"schedules": wanted})["entries"]) == ["bills", "invoices"]
+    site.post("apply", {"schedules": wanted})
+    assert {each["trigger"] for each in site.get("schedules")["items"]} == {"0 9 * * 1-5"}
+    problem = site.request("POST", "plan", json={"schedules": {"a": {"task": "work"}}})
+    assert "schedules.a has no trigger" in assert_problem(problem, 422, "invalid-value", "trigger")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "detail", "field", "hint"),
+    [
+        (
+            {"b": {"task": "work", "trigger": "@daily", "retrys": 3}},
+            "there is no field schedules.b.retrys",
+            "schedules.b.retrys",
+            "did you mean retries?",
+        ),
+        (
+            {"b": {"task": "work", "trigger": "@daily", "color": 3}},
+            "there is no field schedules.b.color",
+            "schedules.b.color",
+            "there are: trigger, task, payload, tenant, start_at",
+        ),
+        (
+            {"b": {"task": "work", "trigger": "@daily", "retries": "3"}},
+            'schedules.b.retries "3" is not a whole number of 0 to 1,000',
+            "schedules.b.retries",
+            "",
+        ),
+        (
+            {"b": {"task": "work", "trigger": "@daily", "tags": ["x", "a b"]}},
+            'schedules.b.tags[1] "a b" is not 1 to 128 letters',
+            "schedules.b.tags[1]",
+            "",
+        ),
+        ({"b": {"trigger": "@daily"}}, "the field schedules.b.task is missing", "schedules.b.task", ""),
+        ({"b": 5}, "schedules.b 5 is not an object", "schedules.b", ""),
+        ({"a b": {}}, 'the name "a b" in schedules is not 1 to 128 letters', "schedules", ""),
+    ],
+)
+def test_a_wrong_declaration_is_refused_by_its_name(
+    site: Site, wanted: Any, detail: str, field: str, hint: str
+) -> None:
+    schedules = {"a": {"task": "work", "trigger": "@daily"}, **wanted}
+    answer = site.request("POST", "plan", json={"schedules": schedules})
+    problem = assert_problem(answer, 400, "invalid-value", field)
+    assert problem["detail"].startswith(detail)
+    assert (problem.get("hint") or "").startswith(hint)
+
+
 def test_a_change_that_the_plan_does_not_have_is_refused_and_shown(site: Site) -> None:
     result = site.post("apply", {"plan": []})
     (refused,) = result["refused"]

@@ -128,6 +128,18 @@ def test_a_key_does_not_claim_the_schedule_of_somebody_else(site: Site) -> None:
         assert_problem(refused, 409, "schedule-exists", "name")
 
 
+@pytest.mark.parametrize("wanted", [{"trigger": "@workdays"}, {"template": "workdays"}])
+def test_a_key_claims_the_schedule_of_a_template_that_its_lost_request_made(site: Site, wanted: Any) -> None:
+    body = {"name": "invoices", "task": "work", **wanted}
+    key = {"Idempotency-Key": "deploy 1"}
+    site.app.schedules.add("invoices", every("1h"), "work")
+    refused = site.request("POST", "schedules", json=body, headers=key)
+    assert_problem(refused, 409, "schedule-exists", "name")
+    site.app.schedules.delete("invoices")
+    site.app.schedules.add("invoices", "@workdays", "work")
+    assert site.post("schedules", body, status=201, headers=key)["template"] == "workdays"
+
+
 def test_a_key_does_not_claim_a_schedule_that_was_there_before_its_request() -> None:
     clock = VirtualClock()
     site = Site(Scheduler(MemoryStore(clock)))

@@ -13,7 +13,7 @@ import click
 import msgspec
 import pytest
 
-import evenbeat.doctor
+import evenbeat.doctor.diagnosis
 from evenbeat import Scheduler
 from evenbeat.app.alerts.alerts import Alerts
 from evenbeat.app.alerts.channels import AlertChannels
@@ -151,7 +151,7 @@ VERBS = (
     Verb("alerts.incidents", "alerts open", "GET /alerts/incidents"),
     Verb("alerts.deliveries", "alerts log", "GET /alerts/deliveries"),
     Verb("alerts.delivery", "alerts log", "GET /alerts/deliveries/{id}"),
-    Verb("evenbeat.doctor.diagnose", "doctor", "GET /doctor"),
+    Verb("evenbeat.doctor.diagnosis.diagnose", "doctor", "GET /doctor"),
 )
 
 _PROGRAM = "runs or describes the program itself"
@@ -267,11 +267,11 @@ NOT_IN_CLI = {
     "schedules.preview_resume tz": "in the trigger's zone, as 'schedules show'",
     "runs.why_waiting id": "the argument of 'why' is a name or an id",
     "tenants.list name": "a shell sees all tenants; 'tenants show' takes a name",
-    "tenants.purge progress": "the command shows it on the terminal",
+    "* progress": "the command shows it on the terminal",
     "enqueue delay": "--at takes a duration, too",
     "enqueue within": "a transaction of the calling program",
     "forecast by": "the command chooses minutes, or hours for a range that is too long for them",
-    "evenbeat.doctor.diagnose local": "the clock of this machine",
+    "evenbeat.doctor.diagnosis.diagnose local": "the clock of this machine",
     "explain count": "'explain' shows three ticks; 'next' takes --count",
     "alerts.channels.get name": "'channels list' shows all of a channel",
     "alerts.incidents open": "'alerts open' shows what is open, --past what is over",
@@ -289,11 +289,11 @@ NOT_IN_REST = {
     "runs.list ids": "GET /runs/{id} reads one",
     "runs.page ids": "GET /runs/{id} reads one",
     "tenants.list name": "the tenant of the token",
-    "tenants.purge progress": "each request deletes a part, and says how much",
+    "* progress": "each request changes or deletes a part, and says how much",
     "metrics tenant": "the tenant of the token",
     "metrics schedules": "the setting metrics_schedules of the server",
     "enqueue within": "a transaction of the calling program",
-    "evenbeat.doctor.diagnose local": "the clock of the server's machine",
+    "evenbeat.doctor.diagnosis.diagnose local": "the clock of the server's machine",
 }
 MORE_IN_CLI = {
     "* tz": "a part of the trigger's text",
@@ -371,7 +371,7 @@ def methods() -> Iterator[str]:
 
 def method(name: str) -> Any:
     if name.startswith("evenbeat."):
-        return getattr(evenbeat.doctor, name.rpartition(".")[2])
+        return getattr(evenbeat.doctor.diagnosis, name.rpartition(".")[2])
     prefix, dot, own = name.rpartition(".")
     return getattr(_FACADES[prefix + dot], own)
 

@@ -31,6 +31,11 @@ def test_a_template_lives_through_all_its_verbs(site: Site) -> None:
     assert site.get("schedules?template=other")["items"] == []
     problem = assert_problem(site.request("DELETE", "templates/nightly"), 409, "template-in-use")
     assert "is used by a" in problem["detail"]
+    assert (
+        site.request("PATCH", "schedules/a", json={"trigger": "every 5m"}).json()["inherited"][0] == "retries"
+    )
+    assert site.request("PATCH", "schedules/a", json={"trigger": "@nightly"}).json()["trigger"] == "0 3 * * *"
+    assert site.post("preview", {"trigger": "@nightly"})["trigger"] == "0 3 * * *"
     changed = site.request("PATCH", "schedules/a", json={"retries": 9}).json()
     assert changed["inherited"] == ["trigger", "timeout"]
     back = site.request("PATCH", "schedules/a", json={"inherit": ["retries"]}).json()

@@ -12,9 +12,10 @@ from evenbeat.core.backfills import Backfill
 from evenbeat.core.checks import check_whole
 from evenbeat.core.instants import write_instant
 from evenbeat.core.json_text import from_json
-from evenbeat.errors import BackfillExists, BackfillNotFound, InvalidValue, StoreUnavailable
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.node.backfills import advance, note_open
 from evenbeat.observe.backfills import backfill_view
+from evenbeat.record_errors import BackfillExists, BackfillNotFound
 from evenbeat.rules.auditing import Change
 from evenbeat.rules.backfills import (
     KIND,

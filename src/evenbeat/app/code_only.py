@@ -15,6 +15,7 @@ from evenbeat.node.settings import NodeSettings, ScheduleMode
 from evenbeat.rules import changes
 from evenbeat.rules.code_only import check_code_only, grace_of, may_delete_row
 from evenbeat.rules.dependencies import is_on_success
+from evenbeat.rules.inheritance import template_of
 from evenbeat.tasks.task import Task
 from evenbeat.triggers import Calendared, parse_trigger
 
@@ -33,6 +34,8 @@ def checked_code_schedule(
 ) -> ScheduleRecord:
     """Return the schedule of a task, which nodes plan in memory, if that is possible."""
     options: Mapping[str, Any] = task.policies
+    if wanted.template:
+        options = {**options, "template": template_of(wanted.template)}
     check_code_only(task.name, options)
     check_schedule(wanted)
     trigger = parse_trigger(wanted.trigger)

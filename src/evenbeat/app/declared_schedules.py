@@ -39,8 +39,8 @@ class Wanted(NamedTuple):
 
 class _Kept(NamedTuple):
     name: str
-    trigger: Trigger | str
-    task: Task[..., Any] | Call | str
+    trigger: Trigger | str | None
+    task: Task[..., Any] | Call | str | None
     payload: Mapping[str, Any] | None
     tenant: str | None
     options: NewScheduleOptions
@@ -67,8 +67,8 @@ class DeclaredSchedules:
     def keep(
         self,
         name: str,
-        trigger: Trigger | str,
-        task: Task[..., Any] | Call | str,
+        trigger: Trigger | str | None,
+        task: Task[..., Any] | Call | str | None,
         payload: Mapping[str, Any] | None,
         tenant: str | None,
         options: NewScheduleOptions,
@@ -142,7 +142,7 @@ class DeclaredSchedules:
     def _of_file(self, declared: DeclaredSchedule, managed_by: str) -> Wanted:
         fields: Any = dict(declared.fields)
         start = fields.pop("start_at", None)
-        trigger, task = fields.pop("trigger"), fields.pop("task")
+        trigger, task = fields.pop("trigger", None), fields.pop("task")
         payload, tenant = fields.pop("payload", None), fields.pop("tenant", None)
         try:
             record = new_schedule(self._session, declared.name, trigger, task, payload, tenant, fields)

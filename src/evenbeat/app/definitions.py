@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from evenbeat.app.acting import current_actor
-from evenbeat.app.inheriting import changed_heir, definition_fields, new_heir, read_names
+from evenbeat.app.inheriting import changed_heir, definition_fields, new_heir, read_changes, read_names
 from evenbeat.app.session import AppSession
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.json_text import from_json
@@ -111,6 +111,7 @@ def unknown_task(session: AppSession, task: str) -> tuple[str, str | None] | Non
 def changed_fields(session: AppSession, row: ScheduleRecord, changed: ScheduleChanges) -> dict[str, Any]:
     """Return the fields of the record that ``update`` changes, with their new values."""
     fields: dict[str, Any] = {}
+    changed = cast(ScheduleChanges, read_changes(session, row.tenant, changed))
     if row.template or "template" in changed or "inherit" in changed:
         row = changed_heir(session, row, changed)
         fields |= definition_fields(row)

@@ -25,8 +25,8 @@ class DeployCalls(SchedulerParts):
     def declare(
         self,
         name: str,
-        trigger: Trigger | str,
-        task: Task[..., Any] | Call | str,
+        trigger: Trigger | str | None = None,
+        task: Task[..., Any] | Call | str | None = None,
         payload: Mapping[str, Any] | None = None,
         *,
         tenant: str | None = None,

@@ -324,11 +324,12 @@ def _check_labels(owners: Iterable[str]) -> None:
     """Refuse to prune for a source without a label: another app on the same database may have none, too."""
     for each in sorted(owners):
         if not source_of(each):
-            where = "Scheduler(source=…)" if each == "code" else 'source = "…" in the file, or source=…'
+            in_file = 'source = "shop" in the file, or source="shop"'
+            where = "Scheduler(source=…)" if each == "code" else in_file
             raise InvalidValue(
                 f"prune needs a label of the {each} that declares schedules: without one, schedules of "
                 "other apps on this database would be removed",
                 field="source",
-                value="",
+                value=None,
                 hint=f"give it one by {where}",
             )

@@ -18,8 +18,9 @@ from evenbeat.core.instants import Instant, Moment, read_moment, to_ms
 from evenbeat.core.options import RUN
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
-from evenbeat.errors import InvalidValue, QuotaExceeded, StoreUnavailable
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.observe.tracing import traceparent
+from evenbeat.record_errors import QuotaExceeded
 from evenbeat.rules import auditing
 from evenbeat.rules.unique_runs import unique_key
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store

@@ -74,10 +74,12 @@ def explain_schedule(
     if row is None:
         asked = None if at is None else read_asked(at, now, UTC)
         moment = None if asked is None else from_ms(asked.at, zone or UTC)
-        planners = [node.key for node in live_nodes(store) if name in node.code_only]
+        nodes = live_nodes(store)
+        planners = [node.key for node in nodes if name in node.code_only]
         if planners and tenant == session.tenant:
             return explanations.code_only(tenant, name, planners, moment)
-        return explanations.no_schedule(tenant, name, _similar(store, tenant, name), moment)
+        similar = _similar(store, tenant, name)
+        return explanations.no_schedule(tenant, name, similar, moment, has_nodes=bool(nodes))
     row = _with_damage(row)
     trigger = readable_trigger(row)
     asked = None if at is None else read_asked(at, now, UTC if trigger is None else trigger.tzinfo)

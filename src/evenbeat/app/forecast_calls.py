@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from evenbeat.app.forecasting import firing_schedules, forecast_of
+from evenbeat.app.inheriting import timed_text
 from evenbeat.app.lanes import MOST_LANES, timeline_of
 from evenbeat.app.scheduler_parts import SchedulerParts
 from evenbeat.core.awaitable import twin
@@ -15,6 +16,7 @@ from evenbeat.core.checks import check_whole
 from evenbeat.core.forecasts import Forecast, ForecastStep, TriggerExplanation
 from evenbeat.core.instants import Moment
 from evenbeat.core.records import ScheduleState
+from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.calendar_copies import resolved
 from evenbeat.observe.trigger_explanations import explain_trigger
 from evenbeat.stores.base import ScheduleQuery
@@ -113,19 +115,29 @@ class ForecastCalls(SchedulerParts):
         ``since``, and the effect of coming clock changes.
 
         ``tz`` is the zone of a cron that names none; ``name`` is that of the schedule, which decides ``H``.
-        Calendars that it names are those of ``tenant``.
+        ``@name`` stands for the trigger of the template of that name, which has its own zone. Templates and
+        calendars that it names are those of ``tenant``.
         ``InvalidTrigger``, with the position of the refused part, if the text is not valid.
         """
         # With a time to start from, the store is not needed.
         now = self._session.store().now() if since is None else 0
+        owner = self._session.tenant_of(tenant)
+        text = timed_text(self._session, owner, trigger)
+        if tz is not None and text != trigger:
+            raise InvalidValue(
+                f"tz {shown(tz)} goes with a trigger, and template {trigger} has its own zone",
+                field="tz",
+                value=tz,
+                hint="leave it out",
+            )
         return explain_trigger(
-            trigger,
+            text,
             count,
             now=now,
             tz=tz,
             since=since,
             name=name,
-            resolve=lambda found: resolved(self._session.store(), self._session.tenant_of(tenant), found),
+            resolve=lambda found: resolved(self._session.store(), owner, found),
         )
 
     aforecast = twin(forecast)

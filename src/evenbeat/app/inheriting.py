@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.session import AppSession
-from evenbeat.core.checks import check_label, is_name
+from evenbeat.core.checks import check_label
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import Schedule
-from evenbeat.errors import InvalidValue, TemplateNotFound, shown
+from evenbeat.errors import InvalidTrigger, InvalidValue, shown
+from evenbeat.record_errors import TemplateNotFound
 from evenbeat.rules.definitions import DEFINITION
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of, write_inheritance
 from evenbeat.rules.templates import (
@@ -24,6 +25,8 @@ from evenbeat.rules.templates import (
     inheriting,
     own_options,
     read_template,
+    template_word,
+    trigger_of_template,
 )
 from evenbeat.triggers import Trigger, parse_trigger
 from evenbeat.triggers.expression import MACROS
@@ -47,11 +50,44 @@ def options_of_template(session: AppSession, tenant: str, name: str) -> Mapping[
     return found
 
 
+def _known(session: AppSession, tenant: str) -> list[str]:
+    return [*BUILT_IN, *(record.key for record in session.store().find_records(TEMPLATE, tenant))]
+
+
 def template_not_found(session: AppSession, tenant: str, name: str) -> TemplateNotFound:
-    known = [*BUILT_IN, *(record.key for record in session.store().find_records(TEMPLATE, tenant))]
+    known = _known(session, tenant)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:20])}"
     return TemplateNotFound(tenant, name, hint)
+
+
+def named_template(session: AppSession, tenant: str, trigger: object) -> str | None:
+    """Return the template that ``@name`` in the place of a trigger stands for; None for any other trigger.
+
+    ``InvalidTrigger`` if there is none of that name.
+    """
+    word = template_word(trigger)
+    if word is None or find_options(session, tenant, word) is not None:
+        return word
+    text = f"@{word}"
+    near = get_close_matches(text, [*MACROS, *(f"@{name}" for name in _known(session, tenant))], n=1)
+    try:
+        parse_trigger(text)
+    except InvalidTrigger as error:
+        raise InvalidTrigger(
+            text,
+            " is not a known macro, nor a template",
+            field=error.field,
+            value=text,
+            hint=f"did you mean {near[0]}?" if near else error.hint,
+        ) from None
+    return None
+
+
+def timed_text(session: AppSession, tenant: str, trigger: str) -> str:
+    """Return the text of a trigger; for ``@name``, that of the template's trigger."""
+    name = named_template(session, tenant, trigger)
+    return trigger if name is None else trigger_of_template(name, options_of_template(session, tenant, name))
 
 
 def read_names(
@@ -59,17 +95,11 @@ def read_names(
 ) -> tuple[Trigger | str | None, str | None]:
     """Return the trigger and the template of a new schedule. ``@name`` in the place of a trigger stands for
     the template of that name."""
-    word = trigger[1:] if isinstance(trigger, str) and trigger.startswith("@") else None
-    if word is not None and trigger not in MACROS and is_name(word):
-        if find_options(session, tenant, word) is not None:
-            if template not in (None, word):
-                raise InvalidValue(
-                    f"trigger {shown(trigger)} and template {shown(template)} are two templates",
-                    field="template",
-                    value=template,
-                    hint="give one of them",
-                )
-            return None, word
+    word = named_template(session, tenant, trigger)
+    if word is not None:
+        if template not in (None, word):
+            raise _two_templates(word, template)
+        return None, word
     if trigger is None and template is None:
         raise InvalidValue(
             "a schedule has a trigger, or a template that has one",
@@ -78,6 +108,15 @@ def read_names(
             hint='write every("5m"), cron("0 9 * * *"), or template="workdays"',
         )
     return trigger, template
+
+
+def _two_templates(word: str, template: str | None) -> InvalidValue:
+    return InvalidValue(
+        f"trigger {shown(f'@{word}')} and template {shown(template)} contradict each other",
+        field="template",
+        value=template,
+        hint="give one of them",
+    )
 
 
 def new_heir(session: AppSession, bare: ScheduleRecord, name: str, own: Sequence[str]) -> ScheduleRecord:
@@ -89,16 +128,28 @@ def new_heir(session: AppSession, bare: ScheduleRecord, name: str, own: Sequence
     if bare.trigger:
         bare = replace(bare, trigger=str(parse_trigger(bare.trigger)))
         return inheriting(inherit(bare, name, options, ("trigger",)), own)
-    if "trigger" not in options:
-        raise InvalidValue(
-            f"template {shown(name)} has no trigger",
-            field="trigger",
-            value=None,
-            hint="give the schedule a trigger of its own, or the template one",
-        )
+    trigger = trigger_of_template(name, options)
     without = Inheritance(name=name, base={"trigger": None})
-    bare = replace(bare, template=write_inheritance(without), trigger=options["trigger"])
+    bare = replace(bare, template=write_inheritance(without), trigger=trigger)
     return inheriting(inherit(bare, name, options, ()), own)
+
+
+def read_changes(session: AppSession, tenant: str, changed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the changes of a schedule. ``@name`` in the place of a trigger stands for the template of that
+    name, and its trigger is inherited."""
+    word = named_template(session, tenant, changed.get("trigger"))
+    if word is None:
+        return changed
+    if changed.get("template", word) != word:
+        raise _two_templates(word, changed["template"])
+    others = {name: value for name, value in changed.items() if name != "trigger"}
+    inherit = ["trigger", *_read_names(changed.get("inherit", ()), others)]
+    return {**others, "template": word, "inherit": inherit}
+
+
+def names_template(changed: Mapping[str, Any]) -> bool:
+    """Return whether the changes of a schedule are about its template."""
+    return "template" in changed or "inherit" in changed or template_word(changed.get("trigger")) is not None
 
 
 def changed_heir(session: AppSession, row: ScheduleRecord, changed: Mapping[str, Any]) -> ScheduleRecord:

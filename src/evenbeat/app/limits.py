@@ -20,8 +20,9 @@ from evenbeat.core.limits import RunLimit
 from evenbeat.core.rates import write_rate
 from evenbeat.core.records import Record
 from evenbeat.core.results import ChangeWarning
-from evenbeat.errors import InvalidValue, LimitNotFound, StoreUnavailable, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.observe.limit_usage import CohortCounts, LimitUsage
+from evenbeat.record_errors import LimitNotFound
 from evenbeat.rules.auditing import Change
 from evenbeat.rules.limit_definitions import MOST_LIMITS, read_limit, read_names
 from evenbeat.rules.limits import BUCKET, LIMIT, OWNER, Limit, Limits, limit_record, read_cohort, read_limits

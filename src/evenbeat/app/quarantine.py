@@ -19,7 +19,8 @@ from evenbeat.core.instants import FIRST, LAST, from_ms, write_instant
 from evenbeat.core.json_form import json_form
 from evenbeat.core.quarantine import QuarantineChange, QuarantinedKind, QuarantinedRow
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord
-from evenbeat.errors import QuarantineNotFound, QuarantineRefused, ScheduleConflict
+from evenbeat.errors import ScheduleConflict
+from evenbeat.record_errors import QuarantineNotFound, QuarantineRefused
 from evenbeat.rules import auditing, changes
 from evenbeat.stores.base import RunQuery
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from evenbeat.app.session import AppSession, clock_of
 from evenbeat.core.tenants import Quota
-from evenbeat.errors import QuotaExceeded
+from evenbeat.record_errors import QuotaExceeded
 from evenbeat.rules.tenants import QUOTA, read_quota
 from evenbeat.stores.base import Store
 
@@ -59,13 +59,13 @@ class Quotas:
     def admit_runs(self, tenant: str, number: int = 1) -> None:
         """Count so many new runs of a tenant; ``QuotaExceeded`` if they are too many, and count none."""
         with self._lock:
-            quota = self._of(tenant)
-            if quota is None or quota.queued_runs is None:
-                return
-            used = self._queued_runs(tenant)
-            if used + number > quota.queued_runs:
-                raise QuotaExceeded(tenant, "queued_runs", quota.queued_runs, used, number)
-            self._queued[tenant] += number
+            if self._bounds_runs(tenant, number):
+                self._queued[tenant] += number
+
+    def check_runs(self, tenant: str, number: int) -> None:
+        """Refuse so many new runs of a tenant by ``QuotaExceeded`` if they are too many; count none."""
+        with self._lock:
+            self._bounds_runs(tenant, number)
 
     def admit_schedule(self, tenant: str, number: int = 1) -> None:
         """Refuse another schedule of a tenant, or so many, by ``QuotaExceeded`` if they would be too many.
@@ -78,6 +78,17 @@ class Quotas:
         used = sum(counts.schedules for counts in self._session.store().count_tenants(tenant))
         if used + number > quota.schedules:
             raise QuotaExceeded(tenant, "schedules", quota.schedules, used, number)
+
+    def _bounds_runs(self, tenant: str, number: int) -> bool:
+        """Return whether the tenant's queued runs are bounded; refuse so many new ones if they are too
+        many."""
+        quota = self._of(tenant)
+        if quota is None or quota.queued_runs is None:
+            return False
+        used = self._queued_runs(tenant)
+        if used + number > quota.queued_runs:
+            raise QuotaExceeded(tenant, "queued_runs", quota.queued_runs, used, number)
+        return True
 
     def _of(self, tenant: str) -> Quota | None:
         # Within a caller's transaction the store may not be open yet: such a run is not counted.

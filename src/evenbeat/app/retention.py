@@ -25,7 +25,8 @@ from evenbeat.core.retention import (
     EndedState,
     RetentionRule,
 )
-from evenbeat.errors import InvalidValue, RetentionRuleNotFound, StoreUnavailable, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.record_errors import RetentionRuleNotFound
 from evenbeat.rules import auditing
 from evenbeat.rules import retention as rules
 

@@ -14,13 +14,15 @@ from evenbeat.app.dependencies import link
 from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
-from evenbeat.core.checks import check_name, check_run
+from evenbeat.core.checks import check_name, check_run, is_name
 from evenbeat.core.ids import new_run_id
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import DamagedSchedule, RunRefused, ScheduleChanged, ScheduleConflict, ScheduleNotFound
 from evenbeat.node.calendar_copies import calendar_times, copies_for, replan
+from evenbeat.node.presence import live_nodes
+from evenbeat.observe.phrases import count
 from evenbeat.observe.tracing import traceparent
 from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
@@ -32,6 +34,9 @@ from evenbeat.stores.pages import every_run
 # A write loses only while another one wins: losing so often in a row means a fault.
 _TRIES = 50
 _PAGE = 500
+
+IN_CODE = "it is in the code only: durable=True gives it a row"
+NOBODY_KNOWS = "it may be in the code of nodes only, and no node is alive now"
 
 Describe: TypeAlias = Callable[[ScheduleRecord | None, Planned], auditing.Change]
 """Returns what a plan changes about a row, for the audit."""
@@ -225,7 +230,7 @@ class ScheduleRows:
         planned = changes.run_now(row, run_id, now, active, payload, traceparent())
         if planned is None:
             raise RunRefused(
-                f"schedule {row.name} has {len(active)} active run(s), and its policies (overlap="
+                f"schedule {row.name} has {count(len(active), 'active run')}, and its policies (overlap="
                 f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
                 subject=row.name,
             )
@@ -262,7 +267,7 @@ class ScheduleRows:
         """Return the row of a schedule that is not deleted."""
         row = self.known(name, tenant)
         if row.state == "deleted":
-            raise self.not_found(name, tenant)
+            raise ScheduleNotFound(tenant, name)
         return row
 
     def known(self, name: str, tenant: str) -> ScheduleRecord:
@@ -273,12 +278,19 @@ class ScheduleRows:
         return row
 
     def not_found(self, name: str, tenant: str) -> ScheduleNotFound:
+        """Return the error about a schedule without a row; it may be in the code only."""
         task = self.session.tasks.get(name)
-        decorated = task is not None and task.is_scheduled and tenant == self.session.tenant
-        hint = "it is declared when a node starts, or by app.declare_tasks()" if decorated else None
-        if decorated and task is not None and task.durable is False:
-            hint = "it is in the code only: durable=True gives it a row"
-        return ScheduleNotFound(tenant, name, hint)
+        if task is not None and task.is_scheduled and tenant == self.session.tenant:
+            if task.durable is False:
+                return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)
+            hint = "it is declared when a node starts, or by app.declare_tasks()"
+            return ScheduleNotFound(tenant, name, hint)
+        if not is_name(name):
+            return ScheduleNotFound(tenant, name)
+        nodes = live_nodes(self.session.store())
+        if any(name in node.code_only for node in nodes) and tenant == self.session.tenant:
+            return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)
+        return ScheduleNotFound(tenant, name, None if nodes else NOBODY_KNOWS, is_row=not nodes)
 
     def views(self, rows: Sequence[ScheduleRecord]) -> list[Schedule]:
         """Return the rows as users see them, with what other tables know of them."""

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.app.audit import audited
-from evenbeat.app.bulk import Answers, act_on_all
+from evenbeat.app.bulk import Answers, Progress, act_on_all
 from evenbeat.app.definitions import task_warnings
 from evenbeat.app.session import AppSession
 from evenbeat.app.unique_runs import UniqueRuns, move_token
@@ -34,8 +34,8 @@ class RunMoves:
 
     def __init__(self, session: AppSession, task: Task[..., Any] | str, to: Task[..., Any] | str) -> None:
         self._session = session
-        self._from = _name_of(task)
-        self._to = _name_of(to)
+        self._from = _name_of(task, "task")
+        self._to = _name_of(to, "to")
         if self._from == self._to:
             raise InvalidValue(
                 f"to {shown(self._to)} is the task that the runs have",
@@ -54,6 +54,7 @@ class RunMoves:
         whole: Callable[[Sequence[RunRecord]], Sequence[Run]],
         *,
         dry_run: bool,
+        progress: Progress | None,
     ) -> MoveResult:
         """Move the queued runs that match; with ``dry_run``, only count them."""
         # The payload, which may be large, is read only to compare it with a signature that is known here.
@@ -64,6 +65,7 @@ class RunMoves:
             None if dry_run else self._move_page,
             lambda run: ChangedItem(tenant=run.tenant, id=run.id),
             whole,
+            progress=progress,
         )
         return MoveResult(
             matched=result.matched,
@@ -133,7 +135,7 @@ class RunMoves:
             )
 
 
-def _name_of(task: Task[..., Any] | str) -> str:
+def _name_of(task: Task[..., Any] | str, field: str) -> str:
     name = task.name if isinstance(task, Task) else task
-    check_task(name)
+    check_task(name, field)
     return name

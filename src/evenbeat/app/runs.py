@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 from msgspec.structs import replace
 
 from evenbeat.app import audit
-from evenbeat.app.bulk import MOST_AT_ONCE, Answers, act_on_all
+from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Progress, act_on_all
 from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
@@ -197,16 +197,20 @@ class Runs:
         state: Literal["failed", "cancelled"] = "failed",
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[RunFilter],
     ) -> BulkResult[Run]:
         """``retry`` all runs that match the filter, as in ``list``, the newest first, up to ``limit``.
 
         A run that can't be retried stays as it is, and the result names it with the reason. Each run is
         retried once, whatever becomes of it meanwhile. Where a schedule bounds its active runs, ``retry``
-        adds new ones: the failed ones stay failed, and match again. ``dry_run`` only counts.
+        adds new ones: the failed ones stay failed, and match again. ``dry_run`` only counts. ``progress`` is
+        called with the result so far, again and again.
         """
         check_one_of("state", state, ("failed", "cancelled"))
-        return self._each(self._query(state=state, **chosen), limit, None if dry_run else self._retry_page)
+        return self._each(
+            self._query(state=state, **chosen), limit, None if dry_run else self._retry_page, progress
+        )
 
     def cancel_all(
         self,
@@ -214,18 +218,20 @@ class Runs:
         state: Literal["queued", "retrying", "running"] | None = None,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[RunFilter],
     ) -> BulkResult[Run]:
         """``cancel`` all runs that match the filter, as in ``list``, the newest first, up to ``limit``.
 
-        Queued and running ones, unless ``state`` names one of these. ``dry_run`` only counts.
+        Queued and running ones, unless ``state`` names one of these. ``dry_run`` and ``progress`` are as in
+        ``retry_all``.
         """
         if state is not None:
             check_one_of("state", state, ("queued", "retrying", "running"))
         query = self._query(state=state, **chosen)
         if state is None:
             query = replace(query, states=("queued", "running"))
-        return self._each(query, limit, None if dry_run else self._cancel_page)
+        return self._each(query, limit, None if dry_run else self._cancel_page, progress)
 
     def move(
         self,
@@ -237,17 +243,18 @@ class Runs:
         all_tenants: bool = False,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> MoveResult:
         """Make the queued runs of a task, the newest first, up to ``limit``, runs of another task.
 
         For a task that was renamed. Running runs stay as they are. Each run is moved once, and keeps its
         place in the queue, its payload and its attempts. A run that can't be moved stays as it is, and the
         result names it. The result also names schedules that still have the old task. ``dry_run`` only
-        counts.
+        counts. ``progress`` is as in ``retry_all``.
         """
         moves = RunMoves(self._session, task, to)
         query = self._query(queue=queue, tenant=tenant, all_tenants=all_tenants)
-        return moves.run(query, limit, self._pages, self._whole, dry_run=dry_run)
+        return moves.run(query, limit, self._pages, self._whole, dry_run=dry_run, progress=progress)
 
     def why_waiting(self, id: str, *, tenant: str | None = None) -> RunWait | None:
         """Return why a queued run has not started yet; None if it is not queued."""
@@ -355,7 +362,11 @@ class Runs:
             query = replace(query, cursor=page.cursor, limit=min(left, _PAGE))
 
     def _each(
-        self, query: RunQuery, limit: int, act: Callable[[Sequence[RunRecord]], Answers] | None
+        self,
+        query: RunQuery,
+        limit: int,
+        act: Callable[[Sequence[RunRecord]], Answers] | None,
+        progress: Progress | None,
     ) -> BulkResult[Run]:
         """Call ``act`` with page after page.
 
@@ -367,6 +378,7 @@ class Runs:
             act,
             lambda run: ChangedItem(tenant=run.tenant, id=run.id),
             self._whole,
+            progress=progress,
         )
 
     def _whole(self, runs: Sequence[RunRecord]) -> Sequence[Run]:

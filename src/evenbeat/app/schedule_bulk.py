@@ -7,7 +7,8 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeAlias
 
-from evenbeat.app.bulk import Answers, act_on_all, batches
+from evenbeat.app.bulk import Answers, Progress, act_on_all, batches
+from evenbeat.app.link_checks import check_links
 from evenbeat.app.rows import ScheduleRows, audited_write, concerns_others
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.instants import Instant
@@ -40,15 +41,33 @@ class BulkChange(NamedTuple):
     action: AuditAction
     decide: Decide
 
-    def run(self, limit: int, *, dry_run: bool) -> BulkResult[Schedule]:
-        """Change up to ``limit`` schedules; with ``dry_run``, only count them."""
+    def run(self, limit: int, *, dry_run: bool, progress: Progress | None = None) -> BulkResult[Schedule]:
+        """Change up to ``limit`` schedules; with ``dry_run``, only check which of them could be changed."""
         found = chain.from_iterable(self.search.pages())
         return act_on_all(
             batches(found, check_limit(limit)),
-            None if dry_run else self._change_page,
+            self._check_page if dry_run else self._change_page,
             lambda row: ChangedItem(tenant=row.tenant, id=row.name),
             self.rows.views,
+            dry_run=dry_run,
+            progress=progress,
         )
+
+    def _check_page(self, page: Sequence[ScheduleRecord]) -> Answers:
+        """Return why rows could not be changed; write nothing."""
+        now = self.rows.session.store().now()
+        return [self._refusal(row, now) for row in page]
+
+    def _refusal(self, row: ScheduleRecord, now: Instant) -> str | None:
+        try:
+            planned = self.decide(row, now)
+            if planned is not None:
+                check_links(self.rows.session, planned.schedule, row)
+        except StoreUnavailable:
+            raise
+        except EvenbeatError as error:
+            return str(error)
+        return None
 
     def _change_page(self, page: Sequence[ScheduleRecord]) -> Answers:
         """Write the changes of all rows in one call, which is quick: single writes lose against nodes that

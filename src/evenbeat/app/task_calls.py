@@ -15,6 +15,7 @@ from evenbeat.core.records import NORMAL, CatchUp, Execution
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.code_only import check_code_only
+from evenbeat.rules.templates import template_word
 from evenbeat.rules.unique_runs import check_unique
 from evenbeat.tasks import context
 from evenbeat.tasks.options import EnqueuedOptions, NewScheduleOptions, read_schedule_fields, refuse_unknown
@@ -73,9 +74,10 @@ class TaskCalls(SchedulerParts):
         """Register a function as a task, by its name or another one.
 
         With a ``schedule``, or a ``template`` that has a trigger, a node declares a schedule of the same name
-        when it starts. A ``def`` runs in a thread, an ``async def`` on the event loop;
-        ``executor="process"`` gives a ``def`` a process of its own. Options are defaults of all its runs
-        (retries, backoff, timeout, queue, priority) and policies of its schedule (catch_up, overlap, …).
+        when it starts; ``schedule="@name"`` names a template, too. A ``def`` runs in a thread, an
+        ``async def`` on the event loop; ``executor="process"`` gives a ``def`` a process of its own. Options
+        are defaults of all its runs (retries, backoff, timeout, queue, priority) and policies of its schedule
+        (catch_up, overlap, …).
 
         ``retry_on`` names the exception classes after which a run is retried: any other error fails it at
         once. ``give_up_on`` names those that fail it at once, and overrides ``retry_on``. Subclasses count.
@@ -98,15 +100,17 @@ class TaskCalls(SchedulerParts):
                 value=policies[min(policies)],
                 hint="say when it runs: schedule=cron(…) or every(…)",
             )
+        word = template_word(schedule)
         if durable is not None:
-            _check_durable(durable, schedule)
+            _check_durable(durable, is_scheduled=schedule is not None or options.get("template") is not None)
         if durable is False:
-            check_code_only(name or "of the task", options)
+            check_code_only(name or "of the task", options if word is None else {**options, "template": word})
             options = {**options, "catch_up": "skip"} if "grace" in options else options
         fields = read_schedule_fields(options, Execution(), CatchUp())
         if schedule is not None:
             check_trigger(schedule, "schedule")
-        trigger = parse_trigger(schedule) if isinstance(schedule, str) else schedule
+        # Only the store knows whether there is such a template: it is read when the schedule is declared.
+        trigger = parse_trigger(schedule) if isinstance(schedule, str) and word is None else schedule
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             if not callable(function):
@@ -197,11 +201,11 @@ class TaskCalls(SchedulerParts):
     aenqueue_many = twin(enqueue_many)
 
 
-def _check_durable(durable: object, schedule: object) -> None:
+def _check_durable(durable: object, *, is_scheduled: bool) -> None:
     """Refuse a mode that is not one, and one without a schedule."""
     if not isinstance(durable, bool):
         raise InvalidValue(f"durable {shown(durable)} is not True or False", field="durable", value=durable)
-    if schedule is None:
+    if not is_scheduled:
         raise InvalidValue(
             "durable is about a schedule, and there is none",
             field="durable",

@@ -16,7 +16,9 @@ from typing import Any, TypeAlias, Unpack
 from msgspec.structs import replace
 
 from evenbeat.app.audit import write_audited
-from evenbeat.app.inheriting import definition_fields, template_not_found
+from evenbeat.app.bulk import Progress
+from evenbeat.app.inheriting import definition_fields, named_template, template_not_found
+from evenbeat.app.link_checks import check_links
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.schedule_bulk import BulkChange
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch
@@ -27,10 +29,12 @@ from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import CatchUp, Execution, Record, ScheduleRecord
 from evenbeat.core.results import RefusedItem
 from evenbeat.core.templates import Template, TemplateChange, TemplateEffect
-from evenbeat.errors import InvalidValue, StoreUnavailable, TemplateInUse, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.observe.trigger_explanations import trigger_words
+from evenbeat.record_errors import TemplateInUse
+from evenbeat.rules import changes
 from evenbeat.rules.auditing import Change
-from evenbeat.rules.definitions import options_of
+from evenbeat.rules.definitions import options_of, with_options
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.inheritance import INHERITABLE, inherited_by, template_of
 from evenbeat.rules.templates import (
@@ -51,6 +55,8 @@ TemplateList: TypeAlias = list[Template]
 # How often a change is tried while others change the same template.
 _TRIES = 20
 _SAMPLE = 20
+# Of the schedule by which a template without a trigger is checked.
+_ANY_TRIGGER = "@hourly"
 
 
 class TemplateOptions(ScheduleOptions, total=False):
@@ -76,31 +82,43 @@ class Templates:
         *,
         tenant: str | None = None,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **options: Unpack[TemplateOptions],
     ) -> TemplateChange:
         """Create the template, or replace all of its options, and change the schedules that inherit from it.
 
         Options that are a schedule's own stay. A trigger that schedules inherit can't be left out. Setting
         the same options again changes the schedules that a process left behind that died in between.
-        ``dry_run`` only counts and shows what would change.
+        ``dry_run`` only shows what would change, and names the schedules that could not. Options that no
+        schedule could have are refused. ``progress`` is called with the result so far, again and again.
         """
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
-        _refuse_built_in(name)
+        _refuse_built_in(name, "choose another name")
+        if named_template(self._session, owner, options.get("trigger")) is not None:
+            raise InvalidValue(
+                f"trigger {shown(options['trigger'])} is a template: templates inherit from no other one",
+                field="trigger",
+                value=options["trigger"],
+                hint="write the trigger itself: 0 3 * * *",
+            )
         wanted = read_options(options)
         if "trigger" not in wanted:
             self._refuse_untimed(owner, name)
+        self._refuse_useless(owner, wanted)
         if dry_run:
             present = self._record(owner, name)
             shown_body = _next_body(present, wanted, self._session.store().now())
             effects = self._effects(owner, name, wanted)
-            return effects.result(_view(owner, name, shown_body), effects.count(), ())
+            found = effects.change().run(sys.maxsize, dry_run=True)
+            changed = found.matched - len(found.refused)
+            return effects.result(_view(owner, name, shown_body), changed, found.refused)
         record = self._write(owner, name, wanted)
         while True:
             body = read_template(record)
             assert body is not None
             effects = self._effects(owner, name, body.options)
-            done = BulkChange(self._rows, effects, "update", effects.plan).run(sys.maxsize, dry_run=False)
+            done = effects.change().run(sys.maxsize, dry_run=False, progress=progress)
             # Another process may have changed the template, and have seen schedules before they were written
             # here: the last one to look gives all of them the options that are stored.
             present = self._record(owner, name)
@@ -132,7 +150,7 @@ class Templates:
         """Delete a template. ``TemplateInUse`` if schedules inherit from it; it names them."""
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
-        _refuse_built_in(name)
+        _refuse_built_in(name, "every tenant has it, and nobody can change it")
         store = self._session.store()
         for _ in range(_TRIES):
             record = self._record(owner, name)
@@ -169,6 +187,16 @@ class Templates:
                 value=None,
                 hint="give the template a trigger, or each of these schedules one of its own",
             )
+
+    def _refuse_useless(self, tenant: str, options: Mapping[str, Any]) -> None:
+        """Refuse options that every schedule would refuse: an unknown calendar, a dependency on a schedule
+        that does not exist, ``after`` beside a trigger without ticks."""
+        # A name that no schedule has: a dependency on that schedule would count as a cycle.
+        name = f"template-{secrets.token_hex(8)}"
+        timed = ScheduleRecord(tenant=tenant, name=name, task="template", trigger=_ANY_TRIGGER)
+        wanted = self._rows.with_calendars(with_options(timed, options))
+        planned = changes.create(wanted, self._session.store().now(), None)
+        check_links(self._session, planned.schedule)
 
     def _refuse_used(self, tenant: str, name: str) -> None:
         users = [row.name for page in self._users(tenant, name).pages() for row in page]
@@ -241,9 +269,9 @@ class _Effects:
     def plan(self, row: ScheduleRecord, now: Instant) -> Planned | None:
         return self._rows.changed(row, definition_fields(self._heir(row)), now)
 
-    def count(self) -> int:
-        """Return how many schedules differ."""
-        return sum(map(len, self.pages()))
+    def change(self) -> BulkChange:
+        """Return the change of the schedules that differ."""
+        return BulkChange(self._rows, self, "update", self.plan)
 
     def result(self, template: Template, changed: int, refused: tuple[RefusedItem, ...]) -> TemplateChange:
         return TemplateChange(
@@ -353,13 +381,10 @@ def _change(tenant: str, name: str, before: dict[str, Any] | None, after: dict[s
     return Change(TEMPLATE, name, tenant, "set", old, {each: after.get(each) for each in differs})
 
 
-def _refuse_built_in(name: str) -> None:
+def _refuse_built_in(name: str, hint: str) -> None:
     if name in BUILT_IN:
         raise InvalidValue(
-            f"name {shown(name)} is that of a built-in template",
-            field="name",
-            value=name,
-            hint="choose another name",
+            f"name {shown(name)} is that of a built-in template", field="name", value=name, hint=hint
         )
 
 

@@ -18,7 +18,8 @@ from evenbeat.core.checks import check_label, check_whole
 from evenbeat.core.instants import LAST, Instant, from_ms
 from evenbeat.core.records import FINAL_STATES
 from evenbeat.core.tenants import MOST_QUOTA, Quota, TenantDetails, TenantPurge, TenantView
-from evenbeat.errors import InvalidValue, QuotaNotFound, StoreUnavailable, TenantNotFound
+from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.record_errors import QuotaNotFound, TenantNotFound
 from evenbeat.rules import auditing, rollups
 from evenbeat.rules.rollups import Tally, new_tally
 from evenbeat.rules.tenants import DEFAULT, KEY, QUOTA, quota_record, read_quota

@@ -21,7 +21,8 @@ from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.tokens import ROLES, NewToken, Role, Token
-from evenbeat.errors import InvalidValue, StoreUnavailable, TokenNotFound, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.record_errors import TokenNotFound
 from evenbeat.rules import auditing
 from evenbeat.stores.base import Store
 

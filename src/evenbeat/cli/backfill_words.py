@@ -12,6 +12,7 @@ import click
 
 from evenbeat.cli.layout import Cell, Column, Fitted, listed, styled
 from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.progress import bar
 from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick, TickState
 from evenbeat.core.instants import to_ms
 from evenbeat.observe.phrases import count, date_time, timespec
@@ -26,7 +27,6 @@ wait_option = click.option(
     "--wait", "--follow", "wait", is_flag=True, help="Show its progress until it is over."
 )
 
-_WIDTH = 30
 # Seconds between two looks, and between two lines if stderr is not a terminal.
 _LOOK_EVERY = 0.5
 _LINE_EVERY = 10.0
@@ -49,12 +49,6 @@ def state_cell(backfill: Backfill) -> Cell:
     return (backfill.state.replace("_", " "), style)
 
 
-def bar(backfill: Backfill, width: int = _WIDTH) -> str:
-    """Return how far it is, as a bar of ASCII."""
-    filled = width if backfill.total == 0 else backfill.ended * width // backfill.total
-    return f"[{'#' * filled}{'.' * (width - filled)}]"
-
-
 def progress_line(backfill: Backfill) -> str:
     """Return ``[####....] 12 of 24 runs ended, 1 failed, 2 active``."""
     parts = [f"{backfill.ended:,} of {count(backfill.total, 'run')} ended"]
@@ -62,7 +56,7 @@ def progress_line(backfill: Backfill) -> str:
         parts.append(f"{backfill.failed:,} failed")
     if backfill.active:
         parts.append(f"{backfill.active:,} active")
-    line = f"{bar(backfill)} {', '.join(parts)}"
+    line = f"{bar(backfill.ended, backfill.total)} {', '.join(parts)}"
     return line if backfill.waits_for is None else f"{line}; waits: {backfill.waits_for}"
 
 

@@ -186,10 +186,14 @@ def naming_flags(error: InvalidValue, context: click.Context) -> InvalidValue:
     options = {
         each.name: each for each in context.command.params if isinstance(each, click.Option) and each.name
     }
+    for option in [*options.values()]:
+        # An argument may have taken the name: ``--name PATTERN`` beside ``NAME``.
+        options.setdefault(option.opts[0].lstrip("-").replace("-", "_"), option)
     if not options:
         return error
     problem, names = error.problem, "|".join(options)
-    given = context.params.get(error.field)
+    named = options.get(error.field)
+    given = None if named is None or named.name is None else context.params.get(named.name)
     listed = re.match(rf"(?:{names})(?:(?:, | and | or )(?:{names}))*(?= )", problem)
     if listed is not None and error.field in options and (given is not None or error.value is None):
         words = problem[listed.end() :]

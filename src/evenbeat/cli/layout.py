@@ -40,6 +40,14 @@ def listed(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     return table
 
 
+def indented(text: str) -> RenderableType:
+    """Return a text below a heading; its further lines are indented, too."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text), (0, 0, 0, 2))
+
+
 def labelled(label: str, lines: Iterable[RenderableType]) -> list[tuple[str, RenderableType]]:
     """Return rows for ``listed``, with the label beside the first line."""
     return [(label if index == 0 else "", line) for index, line in enumerate(lines)]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from evenbeat.cli.failures import Failed
-from evenbeat.errors import LimitNotFound
+from evenbeat.record_errors import LimitNotFound
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

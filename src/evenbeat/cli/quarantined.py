@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.store_input import opened
-from evenbeat.errors import QuarantineNotFound, QuarantineRefused
 from evenbeat.observe.phrases import command_line
+from evenbeat.record_errors import QuarantineNotFound, QuarantineRefused
 
 if TYPE_CHECKING:
     from evenbeat.app.scheduler import Scheduler

@@ -31,9 +31,13 @@ run_filter_options = added(
 
 
 def read_filter(app: Scheduler, local: LocalTime, options: dict[str, Any]) -> RunFilter:
-    """Return the options as ``app.runs`` takes them; ``ScheduleNotFound`` for a misspelt schedule."""
-    if options["schedule"] is not None and not options["all_tenants"]:
-        app.schedules.get(options["schedule"])
+    """Return the options as ``app.runs`` takes them; ``ScheduleNotFound`` for a misspelt schedule.
+
+    A schedule without a row may have runs: it is in the code only, or was deleted.
+    """
+    name = options["schedule"]
+    if name is not None and not options["all_tenants"] and not app.runs.list(schedule=name, limit=1):
+        app.schedules.get(name)
     since, until = local.read_window(options["since"], options["until"])
     return RunFilter(
         schedule=options["schedule"],

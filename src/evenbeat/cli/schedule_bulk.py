@@ -43,11 +43,16 @@ class BulkFlags(NamedTuple):
 
     limit: int
     yes: bool
+    dry_run: bool
     filter: dict[str, Any]
 
 
 def schedule_bulk_options(
-    action: ScheduleAction, yes_help: str = "With --all: don't ask.", *, of_update: bool = False
+    action: ScheduleAction,
+    yes_help: str = "With --all: don't ask.",
+    dry_run_help: str = "With --all: show what would be done, and refused; change nothing.",
+    *,
+    of_update: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that adds the name and all options of the action's command."""
     return added(
@@ -63,22 +68,30 @@ def schedule_bulk_options(
         filter_options_of_update if of_update else schedule_filter_options,
         limit_option("schedule"),
         click.option("--yes", "-y", is_flag=True, help=yes_help),
+        click.option("--dry-run", is_flag=True, help=dry_run_help),
         store_options,
         json_option,
     )
 
 
-def read_bulk_flags(name: str | None, given: dict[str, Any], *, of_update: bool = False) -> BulkFlags:
-    """Return the options of ``--all``; refuse them beside a name, and a command with neither."""
+def read_bulk_flags(
+    name: str | None, given: dict[str, Any], *, of_update: bool = False, one_dry_run: bool = False
+) -> BulkFlags:
+    """Return the options of ``--all``; refuse them beside a name, and a command with neither.
+
+    ``one_dry_run`` allows ``--dry-run`` beside a name.
+    """
     if given["every"] == (name is not None):
         raise click.UsageError("give the name of a schedule, or --all")
     narrowing = read_filter(given, of_update=of_update)
     chosen: dict[str, Any] = {**narrowing}
     if name is not None and (given["state"] or chosen["all_tenants"] or is_narrowed(narrowing)):
         raise click.UsageError("options that match schedules go with --all")
+    if name is not None and given["dry_run"] and not one_dry_run:
+        raise click.UsageError("--dry-run goes with --all")
     if given["state"] is not None:
         chosen["state"] = given["state"]
-    return BulkFlags(given["limit"], given["yes"], chosen)
+    return BulkFlags(given["limit"], given["yes"], given["dry_run"], chosen)
 
 
 def act_on_schedules(
@@ -87,4 +100,4 @@ def act_on_schedules(
     """Count and show the schedules that match, ask, act on all of them and report."""
     local = LocalTime.at(app.store.now())
     on_all = partial(action.every, app.schedules, limit=flags.limit, **flags.filter, **more)
-    return act_on_all(action.words, on_all, local, yes=flags.yes, as_json=as_json)
+    return act_on_all(action.words, on_all, local, yes=flags.yes, as_json=as_json, dry_run=flags.dry_run)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from evenbeat.app.acting import acting_as, this_user
+from evenbeat.app.rows import NOBODY_KNOWS
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.option_flags import setting_override
@@ -28,6 +29,7 @@ from evenbeat.errors import (
     StoreUnavailable,
 )
 from evenbeat.observe.phrases import command_line
+from evenbeat.record_errors import BackfillNotFound
 from evenbeat.stores.base import Store
 from evenbeat.stores.urls import open_url, without_password
 from evenbeat.tasks.task import Tasks
@@ -170,11 +172,19 @@ def opened(
         with acting_as(this_user(), "cli"):
             yield app
     except ScheduleNotFound as error:
-        raise Failed(str(error), _nearest(app, error.tenant, error.name)) from error
+        hint = _nearest(app, error.tenant, error.name)
+        if error.hint == NOBODY_KNOWS and hint.startswith("did you mean"):
+            error = ScheduleNotFound(error.tenant, error.name)  # a misspelt name is likelier
+        raise Failed(str(error), hint) from error
     except ScheduleExists as error:
         problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
         show = command_line(f"schedules show {error.name}", error.tenant)
         raise Failed(problem, f"'{show}' shows it") from error
+    except BackfillNotFound as error:
+        problem = f'there is no backfill "{error.backfill}" of tenant "{error.tenant}"'
+        raise Failed(
+            problem, f"'{command_line('backfills list', app.tenant)}' shows those that there are"
+        ) from error
     except RunNotFound as error:
         owner, slash, _ = error.run.partition("/")
         other = slash and owner != app.tenant

@@ -66,14 +66,14 @@ def check_label(value: object, field: str) -> None:
         raise InvalidValue(f"{field} {shown(value)} is not {LABELS}", field=field, value=value)
 
 
-def check_task(value: object) -> None:
+def check_task(value: object, field: str = "task") -> None:
     """Refuse a name of a task that is not valid."""
     if not (isinstance(value, str) and _TASK.fullmatch(value)):
         hint = "give the name under which the task is registered"
         raise InvalidValue(
-            f"task {shown(value)} is not 1 to 200 visible characters", field="task", value=value, hint=hint
+            f"{field} {shown(value)} is not 1 to 200 visible characters", field=field, value=value, hint=hint
         )
-    check_text("task", value)
+    check_text(field, value)
 
 
 def read_priority(value: object) -> int:

@@ -55,9 +55,9 @@ def read_duration(value: Duration, field: str) -> int:
 
 
 def is_duration(text: str) -> bool:
-    """Return whether a text is a duration."""
+    """Return whether a text has the form of a duration; it may be too long to be one."""
     try:
-        read_duration(text, "duration")
+        _parse(text, "duration")
     except InvalidValue:
         return False
     return True

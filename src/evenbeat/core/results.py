@@ -340,7 +340,7 @@ class BulkResult(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     changed: tuple[ChangedItem, ...]
     """Those that were changed."""
     refused: tuple[RefusedItem, ...]
-    """The others, each with the reason."""
+    """The others, each with the reason; of a dry run of schedules, those that would be refused."""
     more: bool
     """Whether more of them match than the limit allows."""
     sample: tuple[Item, ...]

@@ -46,6 +46,7 @@ class TemplateChange(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     """How many of them were changed; of a dry run, how many would be."""
     refused: tuple[RefusedItem, ...]
-    """Schedules that could not be changed, each with the reason. Setting the template again tries again."""
+    """Schedules that could not be changed, each with the reason; of a dry run, those that would be refused.
+    Setting the template again tries again."""
     sample: tuple[TemplateEffect, ...]
     """What changes about the first few of them."""

@@ -34,19 +34,22 @@ class Case(NamedTuple):
     speaker: Speaker
 
 
-def no_schedule(tenant: str, name: str, similar: Sequence[str], asked: datetime | None = None) -> Why:
-    """Return the answer about a name that no schedule of the tenant has had."""
+def no_schedule(
+    tenant: str, name: str, similar: Sequence[str], asked: datetime | None = None, *, has_nodes: bool = True
+) -> Why:
+    """Return the answer about a name of which the store never had a row. Without a live node, a schedule of
+    that name may be in the code only."""
     speaker = Speaker(tenant)
     remedy = f"to list the schedules: {speaker.command('schedules list')}"
     if similar:
         remedy = f"did you mean {' or '.join(similar)}?"
-    return Why(
-        verdict="never_existed",
-        sentence=f'tenant "{tenant}" has no schedule "{name}", and never had one',
-        remedy=remedy,
-        schedule=name,
-        asked=asked,
-    )
+    sentence = f'tenant "{tenant}" has no schedule "{name}", and never had one'
+    if not has_nodes:
+        sentence = (
+            f'there is no row of schedule "{name}" of tenant "{tenant}", and never was one; it may be in the '
+            "code of nodes only, and no node is alive now"
+        )
+    return Why(verdict="never_existed", sentence=sentence, remedy=remedy, schedule=name, asked=asked)
 
 
 def code_only(tenant: str, name: str, nodes: Sequence[str], asked: datetime | None = None) -> Why:

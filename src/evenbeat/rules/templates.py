@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from evenbeat.core.checks import is_name
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record, ScheduleRecord
@@ -19,6 +20,7 @@ from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.definitions import options_of, with_options
 from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of, write_inheritance
 from evenbeat.triggers import parse_trigger
+from evenbeat.triggers.expression import MACROS
 
 TEMPLATE = "template"
 """The kind of the record of a template: its tenant, and its name as the key."""
@@ -53,6 +55,14 @@ BUILT_IN: Mapping[str, Mapping[str, Any]] = {
 _DEFAULTS = options_of(ScheduleRecord(name="defaults", task="defaults", trigger=""))
 
 
+def template_word(trigger: object) -> str | None:
+    """Return the name of the template that ``@name`` in the place of a trigger stands for, if there is one;
+    None for any other trigger. ``@daily`` and the other macros are triggers, and so is ``@every``."""
+    if not isinstance(trigger, str) or trigger[:1] != "@" or trigger.lower() in (*MACROS, "@every"):
+        return None
+    return trigger[1:] if is_name(trigger[1:]) else None
+
+
 def template_record(tenant: str, name: str, body: StoredTemplate, version: int) -> Record:
     """Return a template as it is stored."""
     return Record(kind=TEMPLATE, tenant=tenant, key=name, body=encode(body), version=version)
@@ -65,6 +75,19 @@ def read_template(record: Record) -> StoredTemplate | None:
     except (msgspec.MsgspecError, UnicodeError):
         return None
     return body if set(body.options) <= set(INHERITABLE) else None
+
+
+def trigger_of_template(name: str, options: Mapping[str, Any]) -> str:
+    """Return the trigger of a template; ``InvalidValue`` if it has none."""
+    if "trigger" in options:
+        trigger: str = options["trigger"]
+        return trigger
+    raise InvalidValue(
+        f"template {shown(name)} has no trigger",
+        field="trigger",
+        value=None,
+        hint="give the schedule a trigger of its own, or the template one",
+    )
 
 
 def inherit(

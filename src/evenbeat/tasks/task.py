@@ -52,7 +52,7 @@ class Task(Generic[P, R]):
         queue: str = "default",
         priority: int = NORMAL,
         executor: ExecutorKind | None = None,
-        trigger: Trigger | None = None,
+        trigger: Trigger | str | None = None,
         policies: NewScheduleOptions | None = None,
         retry_rule: RetryRule = ALWAYS,
         unique: str | None = None,
@@ -67,7 +67,8 @@ class Task(Generic[P, R]):
         self.queue = queue
         self.priority = priority
         self.trigger = trigger
-        """The trigger of its own schedule, which a node declares under the same name when it starts."""
+        """The trigger of its own schedule, which a node declares under the same name when it starts; as text,
+        ``@`` and the name of a template."""
         self.policies: NewScheduleOptions = policies or {}
         self.retry_rule = retry_rule
         """Which errors are retried. In memory alone: another process may not have the classes."""

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.virtual import TravelTooLong, VirtualScheduler, virtual
+from evenbeat.testing.journeys import TravelTooLong
+from evenbeat.testing.virtual import VirtualScheduler, virtual
 
 if TYPE_CHECKING:
     from evenbeat.testing.contract import StoreContract

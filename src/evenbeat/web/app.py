@@ -25,6 +25,9 @@ from evenbeat.web.endpoints import (
     metrics,
     order,
     runs,
+    schedule_bulk,
+    schedule_history,
+    schedule_operations,
     schedules,
     session,
     templates,
@@ -39,6 +42,9 @@ from evenbeat.web.state import WebState
 
 ENDPOINTS = (
     schedules,
+    schedule_operations,
+    schedule_bulk,
+    schedule_history,
     runs,
     deploys,
     why,

@@ -29,6 +29,9 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _FIELD = re.compile(r" - at `\$?\.?([^`]*)`$")
+_KEY = re.compile(r" - at `key` in `\$\.?([^`]*)`$")
+# Of an object whose fields have names that the client chooses, msgspec does not tell the name.
+_ANY_NAME = "[...]"
 _PART = re.compile(r"\[[^\]]*\]|[^.\[]+")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
@@ -140,7 +143,12 @@ def _schema_at(kind: type[msgspec.Struct], path: str) -> dict[str, Any]:
     schemas = _schemas(kind)
     found: dict[str, Any] = schemas[kind.__name__]
     for name in _PART.findall(path):
-        found = found.get("items", {}) if name.startswith("[") else found.get("properties", {}).get(name, {})
+        if name == _ANY_NAME:
+            found = found.get("additionalProperties", {})
+        elif name.startswith("["):
+            found = found.get("items", {})
+        else:
+            found = found.get("properties", {}).get(name, {})
         found = schemas.get(found.get("$ref", ""), found)
     return found
 
@@ -176,20 +184,47 @@ def _refusal(
     query: type[msgspec.Struct] = Nothing,
 ) -> Refused:
     text = str(error)
+    if key := _KEY.search(text):
+        return _wrong_key(values, kind, key[1])
     found = _FIELD.search(text)
     path = found[1] if found else ""
+    if _ANY_NAME in path:
+        schema, path = _schema_at(kind, path), _named(values, kind, path)
+    else:
+        schema = _schema_at(kind, path)
     within = f"{path}." if path else ""
     if unknown := _UNKNOWN.match(text):
-        hint = _nearest(unknown[1], _schema_at(kind, path).get("properties", {}))
+        hint = _nearest(unknown[1], schema.get("properties", {}))
         if unknown[1] in query.__struct_fields__:
             hint = f"it is a parameter: add ?{unknown[1]}=… to the URL"
         return _invalid(f"there is no field {within}{unknown[1]}", f"{within}{unknown[1]}", None, hint)
     if missing := _MISSING.match(text):
         return _invalid(f"the field {within}{missing[1]} is missing", f"{within}{missing[1]}", None)
-    value, expected = _value_at(values, path), _expected(_schema_at(kind, path))
+    value, expected = _value_at(values, path), _expected(schema)
     if not path:
         return _invalid(f"the body is not {expected}", "body", value)
     return _invalid(f"{path} {_json(value)} is not {expected}", path, value)
+
+
+def _named(values: Any, kind: type[msgspec.Struct], path: str) -> str:
+    """Return the path of a refused value with the name that the client chose: ``schedules.nightly.retries``
+    for ``schedules[...].retries``."""
+    outer, _, rest = path.partition(_ANY_NAME)
+    named: dict[str, Any] = _value_at(values, outer)
+    for name, value in named.items():
+        try:
+            msgspec.convert({**values, outer: {name: value}}, kind)
+        except msgspec.ValidationError:
+            return f"{outer}.{name}{rest}"
+    return path
+
+
+def _wrong_key(values: object, kind: type[msgspec.Struct], path: str) -> Refused:
+    """Return the refusal of a name that the client chose."""
+    names = _schema_at(kind, path).get("propertyNames", {})
+    pattern = names.get("pattern", "")
+    name = next((name for name in _value_at(values, path) if not re.search(pattern, name)), "")
+    return _invalid(f"the name {_json(name)} in {path} is not {_expected(names)}", path, name)
 
 
 def _expected(schema: dict[str, Any]) -> str:

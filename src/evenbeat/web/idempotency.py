@@ -22,6 +22,7 @@ from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.results import Run, Schedule
 from evenbeat.errors import RunExists, StoreUnavailable
+from evenbeat.rules.templates import template_word
 from evenbeat.triggers import parse_trigger
 from evenbeat.web.endpoint import Call
 from evenbeat.web.problems import Refused
@@ -75,7 +76,7 @@ class Creation:
             and created >= int(self._since)
             and schedule.task == request["task"]
             and (schedule.payload or None) == (request.get("payload") or None)
-            and schedule.trigger == str(parse_trigger(request["trigger"]))
+            and _has_trigger(schedule, request.get("trigger"), request.get("template"))
         )
 
     def finish(self, schedule: Schedule) -> None:
@@ -87,6 +88,14 @@ class Creation:
         # The schedule is there, so the request has succeeded.
         with suppress(StoreUnavailable):
             self._call.app.store.put_record(done, self._note.version)
+
+
+def _has_trigger(schedule: Schedule, trigger: str | None, template: str | None) -> bool:
+    """Return whether a schedule has the trigger, or the template, of a request."""
+    word = template_word(trigger)
+    if trigger is None or word is not None:
+        return schedule.template == (word or template) and "trigger" in schedule.inherited
+    return schedule.trigger == str(parse_trigger(trigger))
 
 
 def begin(call: Call[Any, Any], request: dict[str, Any]) -> Creation:

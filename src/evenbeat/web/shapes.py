@@ -46,6 +46,13 @@ Span: TypeAlias = Annotated[float, Meta(ge=0, le=1e10)] | Annotated[str, Meta(ma
 TriggerText: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=1000, description="`0 9 * * mon-fri tz=Europe/Berlin`, `every 10m`.")
 ]
+OptionalTrigger: TypeAlias = (
+    Annotated[
+        TriggerText,
+        Meta(description="Needed unless the template has one. `0 9 * * mon-fri`, or `@` and a template."),
+    ]
+    | UnsetType
+)
 
 
 Zone = Annotated[

@@ -270,8 +270,8 @@ export interface ChangedItem {
 }
 
 export interface DeclaredSchedule {
-  /** `0 9 * * mon-fri tz=Europe/Berlin`, `every 10m`. */
-  trigger: string;
+  /** Needed unless the template has one. `0 9 * * mon-fri`, or `@` and a template. */
+  trigger?: string;
   task: string;
   payload?: { [key: string]: unknown } | null;
   tenant?: string;
@@ -665,7 +665,7 @@ export interface NewRun {
 
 export interface NewSchedule {
   name: string;
-  /** Needed unless the template has one. `0 9 * * mon-fri`. */
+  /** Needed unless the template has one. `0 9 * * mon-fri`, or `@` and a template. */
   trigger?: string;
   task: string;
   payload?: { [key: string]: unknown } | null;

@@ -18,7 +18,8 @@ from evenbeat.config import DeclaredAlert
 from evenbeat.core.alerts import ChannelKind, Delivery, Incident
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_name
-from evenbeat.errors import AlertNotFound, InvalidValue
+from evenbeat.errors import InvalidValue
+from evenbeat.record_errors import AlertNotFound
 from evenbeat.rules.alert_definitions import channel_facts, read_rule, rule_facts, window_facts
 from evenbeat.rules.alert_records import CHANNEL, RULE, WINDOW, StoredChannel, StoredRule, StoredWindow
 from evenbeat.stores.base import check_limit

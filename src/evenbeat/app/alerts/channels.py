@@ -15,7 +15,7 @@ from evenbeat.core.alerts import AlertChannel, ChannelKind, Delivery
 from evenbeat.core.awaitable import twin
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
-from evenbeat.errors import ChannelInUse
+from evenbeat.record_errors import ChannelInUse
 from evenbeat.rules.alert_records import (
     ALL,
     OWN,

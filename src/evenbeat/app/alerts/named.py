@@ -18,7 +18,8 @@ from evenbeat.core.checks import check_name
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
-from evenbeat.errors import AlertChanged, AlertExists, AlertNotFound, InvalidValue, StoreUnavailable, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
+from evenbeat.record_errors import AlertChanged, AlertExists, AlertNotFound
 from evenbeat.rules.alert_definitions import hidden
 from evenbeat.rules.alert_records import (
     StoredChannel,

@@ -20,6 +20,7 @@ from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.observe.backfills import dry_run_view
 from evenbeat.rules.backfills import StoredBackfill, default_id, past_trigger, write_skips
 from evenbeat.rules.ticks import own_trigger
+from evenbeat.triggers import At, OnSuccess
 
 _ORDERS = ("oldest", "newest")
 LONGEST_ID = 64
@@ -57,6 +58,7 @@ class BackfillCalls(ScheduleCalls):
         row = self._rows.existing(name, owner)
         if row.damage:
             raise DamagedSchedule(row.tenant, row.name, row.damage)
+        _refuse_followers(row, start)
         check_whole("max_concurrent", max_concurrent, 1, MOST_CONCURRENT)
         check_one_of("order", order, _ORDERS)
         text = None if payload is None else self._session.call(row.task, payload)[1]
@@ -87,7 +89,7 @@ def _ticks_of(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> 
     first, last = _range(row, start, end, now)
     trigger = past_trigger(row.name, row.trigger, row.anchor, first, row.calendars)
     number = trigger.count_ms(first, last)
-    _check_number(row, number, first, last, start)
+    _check_number(row, number, (first, last), start, now)
     first_tick, last_tick = trigger.next_ms(first - 1), trigger.prev_ms(last)
     assert first_tick is not None
     assert last_tick is not None
@@ -122,23 +124,38 @@ def _range(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> tup
         )
     if last <= first:
         raise InvalidValue(
-            f"end {shown(end)} is not after start {shown(start)}",
+            f"start and end are not in order: {shown(start)} is not before {shown(end)}",
             field="end",
             value=end,
-            hint="the range has the ticks from start to before end",
+            hint="a duration counts back from now: 7d is before 1d",
         )
     return first, last
 
 
-def _check_number(row: ScheduleRecord, number: int, first: Instant, last: Instant, start: Moment) -> None:
-    span = f"from {write_instant(first)} to {write_instant(last)}"
-    if number == 0:
+def _refuse_followers(row: ScheduleRecord, start: Moment) -> None:
+    """Refuse a schedule without ticks."""
+    trigger = own_trigger(row)
+    if isinstance(trigger, OnSuccess):
         raise InvalidValue(
-            f"schedule {row.name} has no tick {span}",
+            f"schedule {row.name} has no ticks to backfill: it fires {row.trigger}",
             field="start",
             value=start,
-            hint=f"its trigger is {row.trigger}: give a longer range",
+            hint=f"backfill {trigger.schedule}: each success of it starts a run of {row.name}",
         )
+
+
+def _check_number(
+    row: ScheduleRecord, number: int, span_of: tuple[Instant, Instant], start: Moment, now: Instant
+) -> None:
+    span = f"from {write_instant(span_of[0])} to {write_instant(span_of[1])}"
+    if number == 0:
+        trigger = own_trigger(row)
+        hint = f"its trigger is {row.trigger}: give a longer range"
+        if isinstance(trigger, At):
+            hint = f"its only tick is at {write_instant(trigger.instant)}: give a range that has it"
+            if trigger.instant > now:
+                hint = f"its only tick, at {write_instant(trigger.instant)}, fires by itself"
+        raise InvalidValue(f"schedule {row.name} has no tick {span}", field="start", value=start, hint=hint)
     if number > MOST_TICKS:
         raise InvalidValue(
             f"schedule {row.name} has {number:,} ticks {span}, more than {MOST_TICKS:,}",
@@ -149,9 +166,14 @@ def _check_number(row: ScheduleRecord, number: int, first: Instant, last: Instan
 
 
 def _checked_id(id: str) -> str:
-    check_label(id, "id")
-    if len(id) > LONGEST_ID:
+    try:
+        check_label(id, "id")
+    except InvalidValue:
+        is_label = False
+    else:
+        is_label = len(id) <= LONGEST_ID
+    if not is_label:
         raise InvalidValue(
-            f"id {shown(id)} has {len(id)} characters, more than {LONGEST_ID}", field="id", value=id
+            f"id {shown(id)} is not 1 to {LONGEST_ID} letters, digits, _ or -", field="id", value=id
         )
     return id

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal, Unpack
 
 from evenbeat.app.acting import current_actor
-from evenbeat.app.bulk import MOST_AT_ONCE
+from evenbeat.app.bulk import MOST_AT_ONCE, Progress
 from evenbeat.app.definitions import CHANGEABLE, ScheduleChanges, changed_fields
-from evenbeat.app.inheriting import follow_template
+from evenbeat.app.inheriting import follow_template, named_template, names_template
 from evenbeat.app.schedule_bulk import BulkChange, Decide
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch, read_states
 from evenbeat.app.schedules.calls import ScheduleCalls
@@ -23,6 +24,7 @@ from evenbeat.core.results import BulkResult, Schedule
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules import changes as rules
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.templates import template_word
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.triggers import check_trigger, parse_trigger
 
@@ -37,6 +39,7 @@ class BulkCalls(ScheduleCalls):
         state: Literal["active", "paused", "finished"] | None = None,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[BulkFilter],
     ) -> BulkResult[Schedule]:
         """``update`` all schedules that match the filter, as in ``list``, up to ``limit``.
@@ -44,15 +47,20 @@ class BulkCalls(ScheduleCalls):
         ``changes`` are the arguments of ``update``: ``update_all({"retries": 3}, tag="billing")``. Each
         schedule gets all of them or none: one that can't take them stays as it is, and the result names it
         with the reason. A schedule that changes between the count and its own change is matched again.
+        ``dry_run`` counts, and names those that would be refused. ``progress`` is called with the result so
+        far, again and again.
         """
         _check_changes(changes)
+        if not chosen.get("all_tenants"):  # each tenant has its own templates
+            owner = self._session.tenant_of(chosen.get("tenant"))
+            named_template(self._session, owner, changes.get("trigger"))
         done = self._bulk(
             "update",
             read_states(state, ("active", "paused", "finished")),
             lambda row, now: self._plan_update(row, changes, now),
             chosen,
-        ).run(limit, dry_run=dry_run)
-        if "template" in changes or "inherit" in changes:
+        ).run(limit, dry_run=dry_run, progress=progress)
+        if names_template(changes):
             for item in done.changed:
                 follow_template(self._rows, item.tenant, item.id)
         return done
@@ -69,12 +77,14 @@ class BulkCalls(ScheduleCalls):
         state: Literal["active", "paused"] | None = None,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[BulkFilter],
     ) -> BulkResult[Schedule]:
         """``pause`` all schedules that match the filter, as in ``list``, up to ``limit``.
 
         Active ones, unless ``state`` is ``paused``: that gives them another note or end. A schedule that
-        can't be paused stays as it is, and the result names it with the reason. ``dry_run`` only counts.
+        can't be paused stays as it is, and the result names it with the reason. ``dry_run`` and ``progress``
+        are as in ``update_all``, here and in the calls below.
         """
         actor = current_actor().name
         end = end_of_pause(until, self._session.store().now())
@@ -83,7 +93,7 @@ class BulkCalls(ScheduleCalls):
             read_states(state, ("active", "paused")) or ("active",),
             lambda row, now: rules.pause(row, now, note, end, actor),
             chosen,
-        ).run(limit, dry_run=dry_run)
+        ).run(limit, dry_run=dry_run, progress=progress)
 
     def resume_all(
         self,
@@ -92,6 +102,7 @@ class BulkCalls(ScheduleCalls):
         state: Literal["paused"] | None = None,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[BulkFilter],
     ) -> BulkResult[Schedule]:
         """``resume`` all paused schedules that match the filter, as in ``list``, up to ``limit``.
@@ -103,7 +114,7 @@ class BulkCalls(ScheduleCalls):
             read_states(state, ("paused",)) or ("paused",),
             lambda row, now: rules.resume(row, now, self._rows.active(row), catch_up=catch_up),
             chosen,
-        ).run(limit, dry_run=dry_run)
+        ).run(limit, dry_run=dry_run, progress=progress)
 
     def run_all(
         self,
@@ -111,18 +122,27 @@ class BulkCalls(ScheduleCalls):
         state: Literal["active", "paused", "finished"] | None = None,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[BulkFilter],
     ) -> BulkResult[Schedule]:
         """``run_now`` all schedules that match the filter, as in ``list``, up to ``limit``.
 
         Active ones, unless ``state`` names another state. Each call adds a run to each of them.
         """
+        new: Counter[str] = Counter()
+
+        def check_run(row: ScheduleRecord, now: Instant) -> Planned:
+            planned = self._rows.plan_run(row, new_run_id(now), now)
+            self._rows.quotas.check_runs(row.tenant, new[row.tenant] + 1)
+            new[row.tenant] += 1
+            return planned
+
         return self._bulk(
             "run_now",
             read_states(state, ("active", "paused", "finished")) or ("active",),
-            self._plan_run,
+            check_run if dry_run else self._plan_run,
             chosen,
-        ).run(limit, dry_run=dry_run)
+        ).run(limit, dry_run=dry_run, progress=progress)
 
     def _plan_run(self, row: ScheduleRecord, now: Instant) -> Planned:
         planned = self._rows.plan_run(row, new_run_id(now), now)
@@ -135,12 +155,13 @@ class BulkCalls(ScheduleCalls):
         state: Literal["active", "paused", "finished"] | None = None,
         limit: int = MOST_AT_ONCE,
         dry_run: bool = False,
+        progress: Progress | None = None,
         **chosen: Unpack[BulkFilter],
     ) -> BulkResult[Schedule]:
         """``delete`` all schedules that match the filter, as in ``list``, up to ``limit``."""
         return self._bulk(
             "delete", read_states(state, ("active", "paused", "finished")), rules.delete, chosen
-        ).run(limit, dry_run=dry_run)
+        ).run(limit, dry_run=dry_run, progress=progress)
 
     def _bulk(
         self,
@@ -171,5 +192,5 @@ def _check_changes(changes: object) -> None:
     for name, value in changes.items():
         if name in SCHEDULE:
             SCHEDULE[name].read(value)
-    if "trigger" in changes:
+    if "trigger" in changes and template_word(changes["trigger"]) is None:
         parse_trigger(str(check_trigger(changes["trigger"], "trigger")))

@@ -15,7 +15,7 @@ from evenbeat.app.definitions import (
     start_of,
     task_warnings,
 )
-from evenbeat.app.inheriting import follow_template, options_of_template
+from evenbeat.app.inheriting import follow_template, names_template, options_of_template
 from evenbeat.app.schedules.calls import ScheduleCalls, written
 from evenbeat.core.awaitable import twin
 from evenbeat.core.instants import Moment
@@ -102,7 +102,8 @@ class DefinitionCalls(ScheduleCalls):
         """Change some fields of a schedule; the others, and its pause, stay.
 
         An option that it inherits from its template becomes its own by this. ``inherit`` gives options back:
-        they get the values of the template. ``template`` gives it another one; None: none.
+        they get the values of the template. ``template`` gives it another one; None: none. ``@name`` as the
+        trigger gives it a template and its trigger.
         """
         refuse_unknown(changed, CHANGEABLE, "a schedule")
         warnings: tuple[ChangeWarning, ...] = ()
@@ -114,7 +115,7 @@ class DefinitionCalls(ScheduleCalls):
             if attempt.write(self._rows.changed(row, fields, attempt.now)):
                 break
         made = written(attempt.view)
-        if "template" in changed or "inherit" in changed:
+        if names_template(changed):
             made = follow_template(self._rows, made.tenant, made.name) or made
         return replace(made, warnings=warnings)
 

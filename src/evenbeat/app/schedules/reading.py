@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, get_args
 
 from evenbeat.app.dependencies import dependencies_of
+from evenbeat.app.inheriting import timed_text
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch, read_states
 from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.awaitable import twin
@@ -105,19 +106,21 @@ class ReadingCalls(ScheduleCalls):
         """Return the coming ticks of a trigger, or of the schedule of that name, without firing them.
 
         With a spread, runs start up to that much later. A text that can't be a name is read as a trigger:
-        ``preview("every 10m")``. ``count`` is at most 1,000; ticks more than 100 years after the
-        first one are left out. A schedule that fires on success has no ticks to come: the list is empty.
+        ``preview("every 10m")``; ``@name`` stands for the trigger of a template. ``count`` is at most 1,000;
+        ticks more than 100 years after the first one are left out. A schedule that fires on success has no
+        ticks to come: the list is empty.
         """
         check_count(count)
         now = self._session.store().now()
+        owner = self._session.tenant_of(tenant)
         if isinstance(schedule, str) and not is_name(schedule):
-            schedule = parse_trigger(schedule)
+            schedule = parse_trigger(timed_text(self._session, owner, schedule))
         if isinstance(schedule, Calendared):
-            schedule = resolved(self._session.store(), self._session.tenant_of(tenant), schedule)
+            schedule = resolved(self._session.store(), owner, schedule)
         if isinstance(schedule, Trigger):
             trigger, first = schedule.bind("preview", now), None
         else:
-            row = self._rows.existing(schedule, self._session.tenant_of(tenant))
+            row = self._rows.existing(schedule, owner)
             trigger, first = trigger_of(row), upcoming_tick(row)
             if first is None:
                 return []

@@ -14,7 +14,9 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import find_store, settings_here, store_option
 from evenbeat.core.clocks import wall_clock
-from evenbeat.doctor import Finding, diagnose, safety_findings
+from evenbeat.doctor.diagnosis import diagnose
+from evenbeat.doctor.findings import Finding
+from evenbeat.doctor.settings import safety_findings
 from evenbeat.errors import SchemaTooNew, StoreUnavailable
 from evenbeat.observe.phrases import count
 from evenbeat.stores.base import Schema, Store

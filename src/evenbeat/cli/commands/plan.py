@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from evenbeat.cli.deploy_words import plan_words
@@ -10,6 +13,9 @@ from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer
 from evenbeat.core.json_form import json_form
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.command("plan")
@@ -36,5 +42,11 @@ def command(
     with opened_app(app, file, store) as scheduler:
         plan = scheduler.plan(file=file, source=source, prune=prune, adopt=adopt, tenant=tenant)
         local = LocalTime.at(scheduler.store.now())
-    answer(json_form(plan), lambda: plan_words(plan, local), as_json=as_json)
+
+    def people() -> Iterator[RenderableType]:
+        yield from plan_words(plan, local)
+        if not plan.entries and not plan.unchanged and tenant is None:
+            yield "nothing is declared: name an app, or a file with tables [schedules.NAME] by --file"
+
+    answer(json_form(plan), people, as_json=as_json)
     return ExitCode.CHANGES if plan.to_do or plan.count("conflict") else ExitCode.OK

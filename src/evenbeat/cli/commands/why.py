@@ -16,7 +16,7 @@ from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.checks import is_name
 from evenbeat.core.explanations import Fact, Why
 from evenbeat.core.json_form import json_form
-from evenbeat.errors import RunNotFound, ScheduleNotFound
+from evenbeat.errors import RunNotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,7 +63,8 @@ def _explained(app: Scheduler, subject: str, at: str | None) -> Why:
     except RunNotFound:
         if why is None:
             raise
-        raise ScheduleNotFound(app.tenant, subject) from None
+        app.schedules.get(subject)  # refuses the name, with what is known of it
+        raise
     if at is not None:
         raise click.UsageError("--at goes with the name of a schedule, not with the id of a run")
     return found

@@ -21,7 +21,8 @@ from evenbeat.core.alerts import (
     MaintenanceWindow,
 )
 from evenbeat.core.masking import MASK
-from evenbeat.errors import AlertNotFound, InvalidValue
+from evenbeat.errors import InvalidValue
+from evenbeat.record_errors import AlertNotFound
 from evenbeat.web import shapes
 from evenbeat.web.bodies import body_of, list_of, page_of
 from evenbeat.web.endpoint import Call, Reply, endpoint

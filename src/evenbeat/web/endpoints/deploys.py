@@ -31,7 +31,7 @@ Token = Annotated[str, Meta(min_length=1, max_length=100)]
 _DeclaredSchedule = msgspec.defstruct(
     "DeclaredSchedule",
     [
-        ("trigger", shapes.TriggerText),
+        ("trigger", shapes.OptionalTrigger, UNSET),
         ("task", TaskName),
         ("payload", dict[str, Any] | None, None),
         ("tenant", Label | UnsetType, UNSET),

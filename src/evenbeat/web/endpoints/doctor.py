@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from evenbeat.core.clocks import wall_clock
-from evenbeat.doctor import Finding, diagnose, safety_findings
+from evenbeat.doctor.diagnosis import diagnose
+from evenbeat.doctor.findings import Finding
+from evenbeat.doctor.settings import safety_findings
 from evenbeat.web.bodies import body_of, list_of
 from evenbeat.web.endpoint import Call, endpoint
 

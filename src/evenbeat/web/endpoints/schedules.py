@@ -1,8 +1,7 @@
-"""Schedules: list, get, create, change, pause, resume, run, move, reset and delete."""
+"""Schedules: list, get, create, change, reset and delete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -10,22 +9,20 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.app.schedules.history import MOST_RECENT
-from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
-from evenbeat.core.results import ResumePreview, Schedule, ScheduleStats, SkippedTicks
-from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
+from evenbeat.core.results import Schedule
+from evenbeat.errors import ScheduleExists, ScheduleNotFound
 from evenbeat.rules.inheritance import INHERITABLE
 from evenbeat.rules.schedule_filters import NAME_GLOB
 from evenbeat.web import shapes
-from evenbeat.web.access import authorize
-from evenbeat.web.bodies import Moment, body_of, bulk_of, list_of, page_of
-from evenbeat.web.endpoint import Call, Reply, endpoint
-from evenbeat.web.idempotency import Creation, add_run, begin, gone
+from evenbeat.web.bodies import page_of
+from evenbeat.web.endpoint import Call, endpoint
+from evenbeat.web.endpoints.schedule_answers import Payload, one_schedule, reply_of, schedule_bodies
+from evenbeat.web.idempotency import Creation, begin, gone
 from evenbeat.web.paging import Part, bounded
 from evenbeat.web.search import CatalogueQuery, Sort
-from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery, TenantsQuery, Text
+from evenbeat.web.shapes import Cursor, Label, Limit, Name, TaskName, TenantQuery
 
-Payload = dict[str, Any] | None
 ManagedBy = Annotated[
     Literal["code", "file", "api"],
     Meta(description="`code`: schedules that the code declares; `file`: those of a file; `api`: the others."),
@@ -102,7 +99,7 @@ def list_schedules(call: Call[ScheduleSearch, Any]) -> object:
         # The cursor of a part is the number of keys before it.
         start = 0 if after is None else int(after)
         keys = page.keys[start : start + wanted]
-        bodies = _bodies(call, call.app.schedules.get_with_stats(keys), call.query.recent)
+        bodies = schedule_bodies(call, call.app.schedules.get_with_stats(keys), call.query.recent)
         return Part(bodies, str(start + wanted) if start + wanted < len(page.keys) else None)
 
     found = bounded(read, call.query.limit, None)
@@ -117,14 +114,7 @@ _NewSchedule = msgspec.defstruct(
     "NewSchedule",
     [
         ("name", Name),
-        (
-            "trigger",
-            Annotated[
-                shapes.TriggerText, Meta(description="Needed unless the template has one. `0 9 * * mon-fri`.")
-            ]
-            | UnsetType,
-            UNSET,
-        ),
+        ("trigger", shapes.OptionalTrigger, UNSET),
         ("task", TaskName),
         ("payload", Payload, None),
         ("start_at", shapes.When | UnsetType, UNSET),
@@ -157,7 +147,7 @@ def create_schedule(call: Call[TenantQuery, Any]) -> object:
     creation = begin(call, fields)
     made = _created_before(call, creation) if creation.is_done else _created(call, creation)
     creation.finish(made)
-    return _one(call, made, HTTPStatus.CREATED)
+    return one_schedule(call, made, HTTPStatus.CREATED)
 
 
 def _created(call: Call[TenantQuery, Any], creation: Creation) -> Schedule:
@@ -200,12 +190,12 @@ def get_schedule(call: Call[OneScheduleQuery, Any]) -> object:
     # schedules.get and then schedules.stats would read the statistics twice: 24 us more on SQLite.
     for schedule, stats in call.app.schedules.get_with_stats([(call.owner, name)]):
         if schedule.state != "deleted":
-            (body,) = _bodies(call, [(schedule, stats)], call.query.recent)
-            return _reply(schedule, body)
-    return _one(call, call.app.schedules.get(name, tenant=call.owner))
+            (body,) = schedule_bodies(call, [(schedule, stats)], call.query.recent)
+            return reply_of(schedule, body)
+    return one_schedule(call, call.app.schedules.get(name, tenant=call.owner))
 
 
-_ScheduleChanges = msgspec.defstruct(
+ScheduleChanges = msgspec.defstruct(
     "ScheduleChanges",
     [
         ("trigger", shapes.TriggerText | UnsetType, UNSET),
@@ -238,7 +228,7 @@ _ScheduleChanges = msgspec.defstruct(
     role="admin",
     scope="tenant",
     query=TenantQuery,
-    body=_ScheduleChanges,
+    body=ScheduleChanges,
     answer=shapes.SCHEDULE,
     has_etag=True,
 )
@@ -247,7 +237,7 @@ def update_schedule(call: Call[TenantQuery, Any]) -> object:
     changed = call.app.schedules.update(
         call.path["name"], tenant=call.owner, if_revision=call.if_revision, **shapes.given(call.body)
     )
-    return _one(call, changed)
+    return one_schedule(call, changed)
 
 
 @endpoint(
@@ -266,83 +256,6 @@ def delete_schedule(call: Call[TenantQuery, Any]) -> object:
     return None
 
 
-class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to pause a schedule."""
-
-    note: Text = ""
-    until: shapes.When | UnsetType = UNSET
-    cancel_queued: bool = False
-
-
-@endpoint(
-    "POST",
-    "/schedules/{name}/pause",
-    role="operator",
-    scope="tenant",
-    query=TenantQuery,
-    body=Pause,
-    answer=shapes.SCHEDULE,
-    has_etag=True,
-)
-def pause_schedule(call: Call[TenantQuery, Pause]) -> object:
-    """Pause a schedule until it is resumed, or until a time. It starts no run."""
-    paused = call.app.schedules.pause(
-        call.path["name"], tenant=call.owner, if_revision=call.if_revision, **shapes.given(call.body)
-    )
-    return _one(call, paused)
-
-
-CatchUpOfPause = Annotated[
-    bool,
-    Meta(description="The catch-up policy decides about the ticks of the pause, instead of skipping them."),
-]
-
-
-class Resume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to resume a schedule."""
-
-    catch_up: CatchUpOfPause = False
-
-
-@endpoint(
-    "POST",
-    "/schedules/{name}/resume",
-    role="operator",
-    scope="tenant",
-    query=TenantQuery,
-    body=Resume,
-    answer=shapes.SCHEDULE,
-    has_etag=True,
-)
-def resume_schedule(call: Call[TenantQuery, Resume]) -> object:
-    """End the pause of a schedule: its next tick fires again."""
-    resumed = call.app.schedules.resume(
-        call.path["name"], catch_up=call.body.catch_up, tenant=call.owner, if_revision=call.if_revision
-    )
-    return _one(call, resumed)
-
-
-class ResumeQuery(shapes.ZoneQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which resume to preview, and the zone of the times in the sentence."""
-
-    catch_up: CatchUpOfPause = False
-
-
-@endpoint(
-    "GET",
-    "/schedules/{name}/resume",
-    role="viewer",
-    scope="tenant",
-    query=ResumeQuery,
-    answer=body_of(ResumePreview),
-)
-def preview_resume(call: Call[ResumeQuery, Any]) -> object:
-    """Return what a resume would do now: what becomes of the missed ticks. Nothing is changed."""
-    return call.app.schedules.preview_resume(
-        call.path["name"], catch_up=call.query.catch_up, tz=call.query.zone, tenant=call.owner
-    )
-
-
 @endpoint(
     "POST",
     "/schedules/{name}/reset",
@@ -355,214 +268,4 @@ def preview_resume(call: Call[ResumeQuery, Any]) -> object:
 def reset_schedule(call: Call[TenantQuery, Any]) -> object:
     """Undo edits by hand: the schedule becomes what the code last declared."""
     name = call.path["name"]
-    return _one(call, call.app.schedules.reset(name, tenant=call.owner, if_revision=call.if_revision))
-
-
-class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to move the next tick."""
-
-    at: shapes.When
-
-
-@endpoint(
-    "POST",
-    "/schedules/{name}/reschedule",
-    role="operator",
-    scope="tenant",
-    query=TenantQuery,
-    body=Reschedule,
-    answer=shapes.SCHEDULE,
-    has_etag=True,
-)
-def reschedule_schedule(call: Call[TenantQuery, Reschedule]) -> object:
-    """Move the next tick, and only that one; later ticks follow the trigger."""
-    moved = call.app.schedules.reschedule(
-        call.path["name"], call.body.at, tenant=call.owner, if_revision=call.if_revision
-    )
-    return _one(call, moved)
-
-
-@endpoint(
-    "GET",
-    "/schedules/{name}/dependencies",
-    role="viewer",
-    scope="tenant",
-    query=TenantQuery,
-    answer=body_of(Dependencies),
-)
-def get_dependencies(call: Call[TenantQuery, Any]) -> object:
-    """Return what a schedule waits for, with the last successes, and the schedules that wait for it."""
-    return call.app.schedules.dependencies(call.path["name"], tenant=call.owner)
-
-
-class RunNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to run a schedule now."""
-
-    payload: Payload = None
-
-
-@endpoint(
-    "POST",
-    "/schedules/{name}/run",
-    role="operator",
-    scope="tenant",
-    query=TenantQuery,
-    body=RunNow,
-    answer=shapes.RUN,
-    status=HTTPStatus.CREATED,
-    is_idempotent=True,
-)
-def run_schedule(call: Call[TenantQuery, RunNow]) -> object:
-    """Add one run at once, beside the ticks: the next tick stays where it is."""
-    run = add_run(call, call.app.schedules.run_now, call.path["name"], call.body.payload)
-    return shapes.run_body(call.principal, run)
-
-
-class BulkScheduleFilter(ScheduleFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Selects schedules, by names, too."""
-
-    names: (
-        Annotated[list[Name], Meta(max_length=1000, description="Only these schedules, of one tenant.")]
-        | UnsetType
-    ) = UNSET
-
-
-class BulkSchedules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do with the schedules that match."""
-
-    action: Literal["pause", "resume", "run", "update", "delete"]
-    filter: BulkScheduleFilter
-    note: Text = ""
-    """With ``pause``: why."""
-    until: shapes.When | UnsetType = UNSET
-    """With ``pause``: until when."""
-    catch_up: CatchUpOfPause = False
-    """With ``resume``."""
-    changes: _ScheduleChanges | UnsetType = UNSET  # type: ignore[valid-type]  # made at run time
-    """With ``update``: what to change, as in ``PATCH /schedules/{name}``."""
-    dry_run: bool = True
-    """Only count them, and show a sample. Send false to do it."""
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
-
-
-BULK_SCHEDULES = bulk_of("BulkSchedulesResult", shapes.SCHEDULE)
-
-
-@endpoint(
-    "POST",
-    "/bulk/schedules",
-    role="operator",
-    scope="tenant",
-    query=TenantsQuery,
-    body=BulkSchedules,
-    answer=BULK_SCHEDULES,
-)
-def bulk_schedules(call: Call[TenantsQuery, BulkSchedules]) -> object:
-    """Pause, resume, run, update or delete all schedules that match; by default only count them and show a
-    sample.
-
-    Updating and deleting need the role admin. Each schedule gets all changes or none.
-    """
-    wanted = call.body
-    if wanted.action in ("delete", "update"):
-        authorize(call.principal, "admin")
-    chosen = {**shapes.given(wanted.filter), **call.tenants, **_bulk_options(wanted)}
-    act: Any = getattr(call.app.schedules, f"{wanted.action}_all")
-    result = act(limit=wanted.limit, dry_run=wanted.dry_run, **chosen)
-    sample = list(result.sample)
-    stats = call.app.schedules.stats(sample)
-    return {**shapes.with_properties(result), "sample": _bodies(call, zip(sample, stats, strict=True))}
-
-
-# The fields of a bulk change that go with one action.
-_OF_ACTION = {"note": "pause", "until": "pause", "catch_up": "resume", "changes": "update"}
-_NOTHING: tuple[Any, ...] = (UNSET, "", False)
-
-
-def _bulk_options(wanted: BulkSchedules) -> dict[str, Any]:
-    """Return the arguments of the action; refuse those of another one."""
-    options: dict[str, Any] = {}
-    for field, action in _OF_ACTION.items():
-        value = getattr(wanted, field)
-        if value in _NOTHING:
-            continue
-        if wanted.action != action:
-            raise InvalidValue(
-                f"{field} goes with the action {action}", field=field, value=value, hint="leave it out"
-            )
-        options[field] = value
-    if wanted.action == "update":
-        options["changes"] = shapes.given(options["changes"]) if "changes" in options else {}
-    return options
-
-
-class TicksQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    count: Annotated[int, Meta(ge=1, le=1000)] = 10
-
-
-@endpoint(
-    "GET",
-    "/schedules/{name}/ticks",
-    role="viewer",
-    scope="tenant",
-    query=TicksQuery,
-    answer=list_of("Ticks", Moment),
-)
-def schedule_ticks(call: Call[TicksQuery, Any]) -> object:
-    """Return the coming ticks of a schedule."""
-    name = call.path["name"]
-    return {"items": call.app.schedules.preview(name, call.query.count, tenant=call.owner)}
-
-
-class LedgerQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: Limit = 100
-
-
-@endpoint(
-    "GET",
-    "/schedules/{name}/skipped",
-    role="viewer",
-    scope="tenant",
-    query=LedgerQuery,
-    answer=list_of("Ledger", body_of(SkippedTicks)),
-)
-def schedule_skipped(call: Call[LedgerQuery, Any]) -> object:
-    """Return the ticks that did not become runs of their own, and why; the newest first."""
-    name = call.path["name"]
-    return {"items": call.app.schedules.skipped(name, call.query.limit, tenant=call.owner)}
-
-
-@endpoint(
-    "GET",
-    "/schedules/{name}/stats",
-    role="viewer",
-    scope="tenant",
-    query=TenantQuery,
-    answer=body_of(ScheduleStats),
-)
-def schedule_stats(call: Call[TenantQuery, Any]) -> object:
-    """Return how often a schedule ran, when last, and its last error; purged runs are counted, too."""
-    stats = call.app.schedules.stats(call.path["name"], tenant=call.owner)
-    return shapes.with_masked_texts(call.principal, stats)
-
-
-def _bodies(
-    call: Call[Any, Any], found: Iterable[tuple[Schedule, ScheduleStats]], recent: int = 0
-) -> list[msgspec.Raw]:
-    rows = list(found)
-    runs: list[Any] = [None] * len(rows)
-    if recent:
-        runs = call.app.schedules.recent([schedule for schedule, _ in rows], recent)
-    return [
-        shapes.schedule_body(call.principal, schedule, stats, each)
-        for (schedule, stats), each in zip(rows, runs, strict=True)
-    ]
-
-
-def _one(call: Call[Any, Any], schedule: Schedule, status: HTTPStatus = HTTPStatus.OK) -> Reply:
-    (body,) = _bodies(call, [(schedule, stats) for stats in call.app.schedules.stats([schedule])])
-    return _reply(schedule, body, status)
-
-
-def _reply(schedule: Schedule, body: msgspec.Raw, status: HTTPStatus = HTTPStatus.OK) -> Reply:
-    return Reply(body, status, {"ETag": f'"{schedule.revision}"'})
+    return one_schedule(call, call.app.schedules.reset(name, tenant=call.owner, if_revision=call.if_revision))

@@ -10,6 +10,8 @@ import { AuditSection } from "./audit";
 import { Remedy } from "./remedy";
 import { asSentence, proposedNames } from "./sentences";
 
+const TITLES: { [verdict: string]: string } = { deleted: "This schedule was deleted", code_only: "This schedule is in the code only" };
+
 export function Absent({ tenant, name }: { tenant: string; name: string }) {
   const tz = useZone();
   const data = useData(`absent ${tenant} ${name} ${tz}`, (signal) => call("GET /schedules/{name}/why", { path: { name }, query: { tenant, tz }, signal }));
@@ -19,10 +21,11 @@ export function Absent({ tenant, name }: { tenant: string; name: string }) {
         {({ sentence, verdict, remedy }) => {
           const names = proposedNames(remedy);
           const isDeleted = verdict === "deleted";
+          const hasRuns = isDeleted || verdict === "code_only";
           return (
             <>
               <section class="card stack" aria-label="Not found">
-                <h2>{isDeleted ? "This schedule was deleted" : "There is no such schedule"}</h2>
+                <h2>{TITLES[verdict] ?? "There is no such schedule"}</h2>
                 <p>{asSentence(sentence, name)}</p>
                 {names.length === 0 ? (
                   <Remedy text={remedy} />
@@ -38,7 +41,7 @@ export function Absent({ tenant, name }: { tenant: string; name: string }) {
                 )}
                 <p class="row">
                   <a href={href(["schedules"], { tenant, text: name })}>Search schedules like it</a>
-                  {isDeleted && <a href={href(["runs"], { tenant, schedule: name })}>Its runs</a>}
+                  {hasRuns && <a href={href(["runs"], { tenant, schedule: name })}>Its runs</a>}
                 </p>
               </section>
               {isDeleted && <AuditSection tenant={tenant} name={name} zone="UTC" revision={0} />}

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, Problem } from "../../api/client";
-import type { BulkSchedules, BulkSchedulesResult, Schedule, Schedules } from "../../api/schema";
+import type { BulkSchedules, BulkSchedulesResult, RefusedItem, Schedule, Schedules } from "../../api/schema";
 import { Button } from "../../parts/button";
 import { Choice } from "../../parts/choice";
 import { ActionDialog, Dialog } from "../../parts/dialog";
@@ -22,6 +22,7 @@ import type { ScheduleFilter } from "./filters";
 import { fieldOf } from "./form";
 import { OptionRows } from "./option_rows";
 import { areComplete, type OptionRow, valuesOf, withRow } from "./options";
+import { RefusedList } from "./refused";
 import { type Key, keyOf } from "./rows";
 
 export interface Selection {
@@ -112,6 +113,7 @@ interface BulkDialogProps {
 interface Count {
   matched: number;
   more: boolean;
+  refused: RefusedItem[];
   sample: Schedule[];
 }
 
@@ -227,7 +229,7 @@ function Sample({ action, count, chosen }: { action: BulkAction; count: Count; c
     <div class="stack">
       <p>
         <strong>
-          {count.more ? `More than ${countText(count.matched)} schedules` : counted(count.matched, "schedule")} will be {VERBS[action].done}.
+          {count.more ? `More than ${countText(count.matched)} schedules` : counted(count.matched - count.refused.length, "schedule")} will be {VERBS[action].done}.
         </strong>
         {count.more && ` At most ${countText(MOST)} at a time: do it again for the others.`}
         {others > 0 && ` ${countText(others)} of the selected stay as they are: they are not ${states}.`}
@@ -242,6 +244,7 @@ function Sample({ action, count, chosen }: { action: BulkAction; count: Count; c
           {count.matched > shown.length && <li class="muted">and {countText(count.matched - shown.length)} more</li>}
         </ul>
       )}
+      <RefusedList refused={count.refused} />
     </div>
   );
 }
@@ -313,10 +316,11 @@ async function dryRun(action: BulkAction, selection: Selection, filters: Schedul
   // Which schedules an update changes does not depend on what it changes.
   const changes: Partial<BulkSchedules> = action === "update" ? { changes: { retries: 0 } } : {};
   if (selection.isAll) return call("POST /bulk/schedules", { query: scope, body: { action, filter: filters, dry_run: true, ...changes } });
-  const total: Count = { matched: 0, more: false, sample: [] };
+  const total: Count = { matched: 0, more: false, refused: [], sample: [] };
   for (const { tenant, names } of batchesOf(selection.keys, MOST_NAMES)) {
     const part = await call("POST /bulk/schedules", { query: { tenant }, body: { action, filter: { names }, dry_run: true, ...changes } });
     total.matched += part.matched;
+    total.refused.push(...part.refused);
     total.sample.push(...part.sample);
   }
   return total;

@@ -19,6 +19,7 @@ import { type TenantScope, useMay, useMe, useTenantScope } from "../../state/ses
 import { useNow } from "../../time/clock";
 import { counted } from "../../time/format";
 import { BulkBar, type Selection } from "./bulk";
+import { CodeOnly } from "./code_only";
 import { FilterBar } from "./filter_bar";
 import { filtersOf, isFiltered, NO_FILTERS, type ScheduleFilter, type Sort, sortOf } from "./filters";
 import { isLate, type Key, keyOf, lastRun, matchText, refreshed, type ShownRows } from "./rows";
@@ -60,6 +61,7 @@ export function SchedulesList() {
           <Pager cursor={cursor} next={answer.cursor} />
         </section>
       )}
+      <CodeOnly />
     </Page>
   );
 }

@@ -10,6 +10,7 @@ import { counted, countText } from "../../time/format";
 import { fieldOf, LABELS } from "../schedules/form";
 import { OptionRows } from "../schedules/option_rows";
 import { areComplete, OPTIONS, type OptionRow, optionText, rowsOf, valuesOf } from "../schedules/options";
+import { RefusedList } from "../schedules/refused";
 
 const LABEL = /^[A-Za-z0-9_-]{1,128}$/;
 
@@ -29,7 +30,7 @@ export function TemplateDialog({ tenant, template, onClose, onDone }: TemplateDi
   const review = useAction(async () => setEffect(await call("POST /templates", { query: { tenant }, body: wanted(true) })));
   const save = useAction(async () => {
     const { changed, refused } = await call("POST /templates", { query: { tenant }, body: wanted(false) });
-    const left = refused.length === 0 ? "" : ` ${counted(refused.length, "schedule")} could not be changed: ${refused[0]?.why ?? ""}`;
+    const left = refused.length === 0 ? "" : ` ${counted(refused.length, "schedule")} could not be changed: ${refused.map(({ id, why }) => `${id}: ${why}`).slice(0, 3).join("; ")}`;
     onDone(`Set the template ${name.trim()}; ${counted(changed, "schedule")} changed.${left}`);
   });
   const field = fieldOf(review.error?.field ?? null);
@@ -93,6 +94,7 @@ function Effects({ change }: { change: TemplateChange }) {
           {more > 0 && <li class="muted">and {countText(more)} more</li>}
         </ul>
       )}
+      <RefusedList refused={change.refused} />
     </div>
   );
 }

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from evenbeat.app.backfills import MOST_LISTED
-from evenbeat.cli.backfill_words import bar, state_cell
+from evenbeat.cli.backfill_words import state_cell
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.progress import bar
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.json_form import json_form
 
@@ -43,11 +44,15 @@ def command(
     """
     with opened(store, tenant) as app:
         found = app.backfills.list(schedule=schedule, limit=limit, all_tenants=all_tenants)
+        if not found and schedule is not None and not all_tenants:
+            app.schedules.get(schedule)  # refuses a misspelt name
         local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         if not found:
-            yield "there are no backfills; 'evenbeat schedules backfill NAME --from --to' makes one"
+            name = schedule or "NAME"
+            of = "" if schedule is None else f" of {schedule}"
+            yield f"there are no backfills{of}; 'evenbeat schedules backfill {name} --from --to' makes one"
             return
         yield Fitted(
             [
@@ -56,7 +61,7 @@ def command(
                 Column("schedule", [each.schedule for each in found], wraps=24),
                 Column("state", [state_cell(each) for each in found]),
                 Column("progress", [f"{each.ended:,}/{each.total:,}" for each in found], justify="right"),
-                Column("", [bar(each, 12) for each in found], drop=3),
+                Column("", [bar(each.ended, each.total, 12) for each in found], drop=3),
                 Column(
                     "failed", [f"{each.failed:,}" if each.failed else "" for each in found], justify="right"
                 ),

@@ -11,7 +11,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.retention_input import subject_options
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.core.retention import EndedState
-from evenbeat.errors import RetentionRuleNotFound
+from evenbeat.record_errors import RetentionRuleNotFound
 
 
 @click.command("remove")

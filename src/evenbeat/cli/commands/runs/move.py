@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from evenbeat.app.bulk import MOST_AT_ONCE
+from evenbeat.cli.bulk import refusal_lines
 from evenbeat.cli.failures import ExitCode, Failed, warn
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option, show_before_asking
+from evenbeat.cli.progress import bulk_progress
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.core.json_form import json_form
 from evenbeat.core.moves import MoveResult
 from evenbeat.observe.phrases import count
 
-_REFUSED = 10
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.command("move")
@@ -58,16 +63,17 @@ def command(
     with opened(store, tenant, tasks=True) as app:
         local = LocalTime.at(app.store.now())
 
-        def move(*, dry_run: bool) -> MoveResult:
-            return app.runs.move(task, to, queue=queue, all_tenants=all_tenants, limit=limit, dry_run=dry_run)
+        move = partial(app.runs.move, task, to, queue=queue, all_tenants=all_tenants, limit=limit)
+        result = found = move(dry_run=True) if dry_run or not yes else None
+        if found is None or (found.matched and not dry_run):
+            if found is not None:
+                _ask(found, to, local, as_json=as_json)
+            with bulk_progress("run", None if found is None else found.matched) as progress:
+                result = move(progress=progress)
+        assert result is not None
 
-        result = move(dry_run=dry_run or not yes)
-        if result.matched and not dry_run and not yes:
-            _ask(result, to, local, as_json=as_json)
-            result = move(dry_run=False)
-
-    def people() -> list[str]:
-        return _words(result, task, to, dry_run=dry_run)
+    def people() -> list[RenderableType]:
+        return _words(result, task, to, queue, dry_run=dry_run)
 
     answer(json_form(result), people, as_json=as_json)
     return ExitCode.FAILED if result.refused else ExitCode.OK
@@ -85,18 +91,17 @@ def _ask(found: MoveResult, to: str, local: LocalTime, *, as_json: bool) -> None
     click.confirm(f"move {number} to {to}?", abort=True, err=True)
 
 
-def _words(result: MoveResult, task: str, to: str, *, dry_run: bool) -> list[str]:
+def _words(
+    result: MoveResult, task: str, to: str, queue: str | None, *, dry_run: bool
+) -> list[RenderableType]:
+    lines: list[RenderableType]
     if not result.matched:
-        lines = [f"no queued run has the task {task}"]
+        lines = [f"no queued run{'' if queue is None else f' of queue {queue}'} has the task {task}"]
     elif dry_run:
         lines = [f"would move {count(result.matched, 'run')} from {task} to {to}"]
     else:
         lines = [f"moved {count(result.done, 'run')} from {task} to {to}"]
-    if result.refused:
-        lines.append(f"left {count(len(result.refused), 'run')} alone:")
-        lines += [f"  {refused.why}" for refused in result.refused[:_REFUSED]]
-        if len(result.refused) > _REFUSED:
-            lines.append(f"  and {len(result.refused) - _REFUSED:,} more")
+    lines += refusal_lines(result.refused, "run")
     if result.more:
         lines.append("there are more: run it again, or with a higher --limit")
     if result.schedules:

@@ -13,13 +13,11 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
 from evenbeat.cli.phrases import sentence, warning_lines
 from evenbeat.cli.store_input import opened, options_unknown, store_options
-from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
-from evenbeat.core.checks import is_name
+from evenbeat.cli.trigger_input import EXPRESSIONS, expression_refusals, read_trigger_input
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.observe.phrases import command_line
-from evenbeat.triggers import OnSuccess, Trigger
-from evenbeat.triggers.expression import MACROS
+from evenbeat.triggers import OnSuccess
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,14 +57,8 @@ def command(
     runs get the options that the code gives the task. @NAME in the place of TRIGGER is a template that has a
     trigger: @workdays. A database that does not exist is created.
     """
-    written: Trigger | str = trigger
-    if not (is_short := _may_be_template(trigger)):
-        written = read_trigger_input((trigger,), tz=tz, name=name)
-    with opened(store, tenant, create=True, tasks=True) as app:
-        if is_short and not any(each.name == trigger[1:] for each in app.templates.list()):
-            written = read_trigger_input((trigger,), tz=tz, name=name)
-        elif is_short and tz is not None:
-            raise click.UsageError("--tz goes with a trigger; the template has its own")
+    written = read_trigger_input((trigger,), tz=tz, name=name)
+    with opened(store, tenant, create=True, tasks=True) as app, expression_refusals((trigger,)):
         local = LocalTime.at(app.store.now())
         start = None if start_at is None else from_ms(local.read(start_at, "--start-at"))
         made = app.schedules.add(
@@ -94,8 +86,3 @@ def command(
             yield from options_unknown(app.tasks, task)
 
     answer({"schedule": json_form(made)}, people, as_json=as_json)
-
-
-def _may_be_template(trigger: str) -> bool:
-    """Return whether the text in the place of a trigger may be ``@`` with the name of a template."""
-    return trigger.startswith("@") and trigger not in MACROS and is_name(trigger[1:])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from evenbeat.app.scheduler import Scheduler
 from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.cli.bulk import BulkAction
 from evenbeat.cli.failures import ExitCode
+from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer
 from evenbeat.cli.schedule_bulk import (
@@ -20,7 +24,8 @@ from evenbeat.cli.schedule_bulk import (
 from evenbeat.cli.schedule_table import schedule_table
 from evenbeat.cli.store_input import opened
 from evenbeat.core.json_form import json_form
-from evenbeat.core.results import ResumePreview
+from evenbeat.core.results import ResumePreview, Schedule
+from evenbeat.errors import DamagedSchedule
 
 _RESUME = ScheduleAction(
     words=BulkAction("resume", "schedule", "resumed {items}", schedule_table),
@@ -31,21 +36,16 @@ _RESUME = ScheduleAction(
 
 
 @click.command("resume")
-@schedule_bulk_options(_RESUME)
+@schedule_bulk_options(
+    _RESUME, dry_run_help="Show what becomes of the missed ticks, and what would be refused; change nothing."
+)
 @click.option(
     "--catch-up",
     is_flag=True,
     help="The catch-up policy decides about the ticks of the pause; else they are skipped.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what becomes of the missed ticks; change nothing.")
 def command(
-    name: str | None,
-    store: str | None,
-    tenant: str | None,
-    catch_up: bool,
-    dry_run: bool,
-    as_json: bool,
-    **given: Any,
+    name: str | None, store: str | None, tenant: str | None, catch_up: bool, as_json: bool, **given: Any
 ) -> ExitCode | None:
     """Resume a paused schedule; or all that match.
 
@@ -54,13 +54,15 @@ def command(
 
     --all counts the schedules that match, shows some and asks first; add --yes in a script.
     """
-    flags = read_bulk_flags(name, given)
-    if dry_run and name is None:
-        raise click.UsageError("--dry-run is about one schedule; --all counts and asks first")
+    flags = read_bulk_flags(name, given, one_dry_run=True)
     with opened(store, tenant) as app:
         if name is None:
-            return act_on_schedules(_RESUME, app, flags, as_json=as_json, catch_up=catch_up)
-        if dry_run:
+            action = _RESUME
+            if flags.dry_run:
+                previews = partial(_previews, app, catch_up=catch_up)
+                action = _RESUME._replace(words=_RESUME.words._replace(table=previews))
+            return act_on_schedules(action, app, flags, as_json=as_json, catch_up=catch_up)
+        if flags.dry_run:
             preview = app.schedules.preview_resume(name)
             caught_up = app.schedules.preview_resume(name, catch_up=True)
             shown = {"resume": json_form(preview), "catch_up": json_form(caught_up)}
@@ -80,6 +82,23 @@ def command(
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
     return None
+
+
+def _previews(app: Scheduler, rows: Sequence[Schedule], _: LocalTime, *, catch_up: bool) -> Fitted:
+    """Return a table of what becomes of the missed ticks."""
+
+    def sentence(row: Schedule) -> str:
+        try:
+            return app.schedules.preview_resume(row.name, catch_up=catch_up, tenant=row.tenant).sentence
+        except DamagedSchedule as error:
+            return str(error)
+
+    return Fitted(
+        [
+            Column("schedule", [row.name for row in rows]),
+            Column("the missed ticks", [sentence(row) for row in rows], wraps=30),
+        ]
+    )
 
 
 def _both(preview: ResumePreview, caught_up: ResumePreview) -> list[str]:

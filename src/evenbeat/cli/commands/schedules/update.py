@@ -25,7 +25,7 @@ from evenbeat.cli.schedule_bulk import (
 )
 from evenbeat.cli.schedule_table import schedule_table
 from evenbeat.cli.store_input import opened
-from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
+from evenbeat.cli.trigger_input import EXPRESSIONS, expression_refusals, read_trigger_input
 from evenbeat.core.durations import write_duration
 from evenbeat.core.json_form import json_form
 from evenbeat.core.options import SCHEDULE
@@ -77,7 +77,7 @@ def command(
     gets all changes or none.
     """
     flags = read_bulk_flags(name, options, of_update=True)
-    for other in ("every", "state", "limit", "yes"):
+    for other in ("every", "state", "limit", "yes", "dry_run"):
         del options[other]
     if tz is not None and trigger is None:
         raise click.UsageError("--tz goes with --trigger")
@@ -89,7 +89,7 @@ def command(
         changed["inherit"] = options_to_inherit
     if not changed:
         raise click.UsageError("give what to change: --trigger, --payload, --overlap, …")
-    with opened(store, tenant) as app:
+    with opened(store, tenant) as app, expression_refusals((trigger or "",)):
         if name is None:
             return act_on_schedules(_UPDATE, app, flags, as_json=as_json, changes=changed)
         before = app.schedules.get(name)

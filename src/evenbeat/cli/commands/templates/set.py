@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenbeat.cli.bulk import refusal_lines
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.option_flags import given, schedule_options
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.progress import bulk_progress
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.cli.template_words import effect_lines
-from evenbeat.cli.trigger_input import EXPRESSIONS, read_trigger_input
+from evenbeat.cli.trigger_input import EXPRESSIONS, expression_refusals, read_trigger_input
 from evenbeat.core.json_form import json_form
 from evenbeat.core.templates import TemplateChange
 from evenbeat.observe.phrases import count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.command("set", epilog=EXPRESSIONS.replace("EXPR", "TRIGGER"))
@@ -49,13 +54,17 @@ def command(
         wanted["trigger"] = read_trigger_input((trigger,), tz=tz, name=name)
     if not wanted:
         raise click.UsageError("give the options of the template: --trigger, --retries, --queue, …")
-    with opened(store, tenant, create=True) as app:
-        change = app.templates.set(name, dry_run=dry_run, **wanted)
+    with (
+        opened(store, tenant, create=True) as app,
+        expression_refusals((trigger or "",)),
+        bulk_progress("schedule") as progress,
+    ):
+        change = app.templates.set(name, dry_run=dry_run, progress=progress, **wanted)
     answer({"change": json_form(change)}, lambda: _report(change, dry_run), as_json=as_json)
     return ExitCode.FAILED if change.refused else ExitCode.OK
 
 
-def _report(change: TemplateChange, dry_run: bool) -> Iterator[str]:
+def _report(change: TemplateChange, dry_run: bool) -> Iterator[RenderableType]:
     name = change.template.name
     yield f"would set {name}" if dry_run else f"set {name}"
     users = count(change.schedules, "schedule inherits", "schedules inherit")
@@ -65,5 +74,4 @@ def _report(change: TemplateChange, dry_run: bool) -> Iterator[str]:
         yield from effect_lines(effect)
     if change.changed > len(change.sample):
         yield f"and {change.changed - len(change.sample):,} more"
-    for refused in change.refused:
-        yield f"left alone: {refused.why}"
+    yield from refusal_lines(change.refused, "schedule", "would leave" if dry_run else "left")

@@ -9,6 +9,7 @@ import click
 
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.output import answer, json_option, show_before_asking
+from evenbeat.cli.progress import changing_line
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.core.json_form import json_form
 from evenbeat.core.tenants import TenantPurge
@@ -36,27 +37,11 @@ def command(
             found = app.tenants.purge(name, dry_run=True, even_default=even_default)
             if not found.is_complete:
                 _ask(found, as_json=as_json)
-        shown = _Counter() if sys.stderr.isatty() else None
-        done = app.tenants.purge(name, even_default=even_default, limit=limit, progress=shown)
-        if shown is not None:
-            shown.close()
+        with changing_line() as show:
+            progress = None if show is None else lambda done: show(", ".join(_parts(done)))
+            done = app.tenants.purge(name, even_default=even_default, limit=limit, progress=progress)
     answer(json_form(done), lambda: _report(done), as_json=as_json)
     return None if done.is_complete else ExitCode.FAILED
-
-
-class _Counter:
-    """Shows on one line of the terminal how many rows are gone."""
-
-    def __init__(self) -> None:
-        self._is_open = False
-
-    def __call__(self, done: TenantPurge) -> None:
-        click.echo(f"\r{', '.join(_parts(done))}\x1b[K", nl=False, err=True)
-        self._is_open = True
-
-    def close(self) -> None:
-        if self._is_open:
-            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _ask(found: TenantPurge, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.core.json_form import json_form
 from evenbeat.core.tenants import Quota
-from evenbeat.errors import QuotaNotFound
+from evenbeat.record_errors import QuotaNotFound
 
 
 @click.command("quota")

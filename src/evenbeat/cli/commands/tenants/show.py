@@ -12,7 +12,7 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.core.json_form import json_form
 from evenbeat.core.tenants import TenantDetails
-from evenbeat.errors import TenantNotFound
+from evenbeat.record_errors import TenantNotFound
 
 
 @click.command("show")

@@ -9,7 +9,7 @@ import click
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import opened, store_option
-from evenbeat.errors import TokenNotFound
+from evenbeat.record_errors import TokenNotFound
 
 
 @click.command("revoke")

@@ -1,0 +1,1 @@
+"""Checks of a store and its nodes: a module for the checks of each concept."""
