@@ -17,12 +17,15 @@ from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
     PENDING,
     cycle_through,
+    facts_of,
     is_on_success,
     pending_keys,
     predecessors,
     unmet,
     waits_until,
 )
+from evenbeat.rules.firing import Planned
+from evenbeat.rules.unfollowing import PENDING_A_CHANGE, stops_following, without_pending
 from evenbeat.stores.base import ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_schedule
 
@@ -126,6 +129,19 @@ def dependencies_of(store: Store, row: ScheduleRecord) -> Dependencies:
         waits_until=_moment(until),
         pending=pending,
     )
+
+
+def without_successes(store: Store, row: ScheduleRecord | None, planned: Planned, now: Instant) -> Planned:
+    """Return the plan of a change with the successes in the ledger that it keeps from firing. Reads nothing
+    unless the schedule followed another one, and does so no more."""
+    if row is None or not stops_following(row, planned.schedule):
+        return planned
+    start, end = pending_keys(row.name)
+    # The rest of a damaged row is not to be written again as it is, so that there are no parts.
+    limit = None if row.damage else PENDING_A_CHANGE + 1
+    found = store.find_records(PENDING, tenant=row.tenant, start=start, end=end, limit=limit)
+    facts = facts_of({}, found, len(found) if row.damage else PENDING_A_CHANGE)
+    return without_pending(row, planned, facts, now)
 
 
 def _states(store: Store, tenant: str, names: Iterable[str]) -> dict[str, ScheduleState]:

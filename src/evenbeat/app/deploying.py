@@ -262,7 +262,11 @@ class Deployments:
                 alone.append(step)
                 continue
             describe = partial(auditing.schedule_change, _action(step))
-            together.append((step, audited_write(step.row, planned, now, describe)))
+            write = audited_write(self._rows.session.store(), step.row, planned, now, describe)
+            if write.planned.unfinished:
+                alone.append(step)
+            else:
+                together.append((step, write))
         return together, alone
 
     def _write_alone(self, step: Step, scope: Scope, done: list[Step], refused: list[RefusedChange]) -> None:

@@ -70,8 +70,11 @@ class BulkChange(NamedTuple):
                 continue
             if planned is None or is_long(planned):
                 continue
-            if not concerns_others(row, planned.schedule):
-                writes.append((row, audited_write(row, planned, now, describe)))
+            if concerns_others(row, planned.schedule):
+                continue
+            write = audited_write(store, row, planned, now, describe)
+            if not write.planned.unfinished:
+                writes.append((row, write))
         answers = store.put_schedules([write for _, write in writes]) if writes else []
         done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]
         for row in done:

@@ -122,11 +122,13 @@ def pending_keys(name: str) -> tuple[str, str]:
     return f"{name}/", f"{name}0"
 
 
-def facts_of(last_successes: Mapping[str, Instant | None], records: Sequence[Record]) -> Facts:
-    """Return the facts from statistics, and from up to PENDING_A_STEP + 1 pending records."""
-    found = [Pending(record.key, _read(record.body)) for record in records[:PENDING_A_STEP]]
+def facts_of(
+    last_successes: Mapping[str, Instant | None], records: Sequence[Record], most: int = PENDING_A_STEP
+) -> Facts:
+    """Return the facts from statistics, and from up to ``most`` + 1 pending records."""
+    found = [Pending(record.key, _read(record.body)) for record in records[:most]]
     found.sort(key=lambda pending: pending.success.at)
-    return Facts(last_successes, tuple(found), len(records) > PENDING_A_STEP)
+    return Facts(last_successes, tuple(found), len(records) > most)
 
 
 def _read(body: str) -> Success:

@@ -60,7 +60,7 @@ _NUMBERS = frozenset(
         "room",
     )
 )
-_FLAGS = frozenset(("cancel_requested", "is_gate", "succeeds"))
+_FLAGS = frozenset(("cancel_requested", "counts", "is_gate", "succeeds"))
 
 SCHEDULE_COLUMNS = ", ".join(SCHEDULE)
 RUN_COLUMNS = ", ".join(RUN)
@@ -335,8 +335,9 @@ FOR UPDATE OF schedule
 
 # LOCK_GATES came before.
 WAKE_FOLLOWERS = f"""
-UPDATE evenbeat.schedules AS schedule SET wake_at = wanted.wake_at
-FROM {rows_of(("tenant", "name", "wake_at"))}
+UPDATE evenbeat.schedules AS schedule
+SET wake_at = wanted.wake_at, fire_seq = fire_seq + CASE WHEN wanted.counts THEN 1 ELSE 0 END
+FROM {rows_of(("tenant", "name", "wake_at", "counts"))}
 WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
