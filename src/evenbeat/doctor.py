@@ -31,7 +31,7 @@ from evenbeat.observe.phrases import count, span
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.calendar_records import KIND as CALENDAR
 from evenbeat.rules.calendar_records import named_calendars, read_calendar
-from evenbeat.rules.dependencies import broken
+from evenbeat.rules.dependencies import broken, unlisted
 from evenbeat.rules.limits import LIMIT, OWNER
 from evenbeat.rules.templates import TEMPLATE
 from evenbeat.rules.waiting import takers, why_no_taker
@@ -505,6 +505,23 @@ def _dependencies(rows: list[ScheduleRecord]) -> Iterator[Finding]:
             details=_some(f"{row.name} waits for {name}" for row, name in gone),
             facts={
                 "missing": [{"tenant": row.tenant, "name": row.name, "waits_for": name} for row, name in gone]
+            },
+        )
+    deaf = unlisted(rows)
+    if deaf:
+        number = count(len(deaf), "schedule does not list", "schedules do not list")
+        yield Finding(
+            check="dependencies",
+            level="fail",
+            message=f"{number} all that wait for it"
+            if len(deaf) == 1
+            else f"{number} all that wait for them",
+            hint="their successes do not start them: evenbeat repair lists them again",
+            details=_some(f"{row.name} does not list {', '.join(names)}" for row, names in deaf),
+            facts={
+                "unlisted": [
+                    {"tenant": row.tenant, "name": row.name, "followers": list(names)} for row, names in deaf
+                ]
             },
         )
     cycles = [(each.schedule, each.cycle) for each in found if each.cycle]

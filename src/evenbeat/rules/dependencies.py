@@ -244,6 +244,29 @@ def broken(rows: Sequence[ScheduleRecord]) -> list[Broken]:
     return found
 
 
+class Unlisted(NamedTuple):
+    """A schedule that others wait for, and that does not tell them of its successes."""
+
+    leader: ScheduleRecord
+    followers: tuple[str, ...]
+    """Those that its row does not list."""
+
+
+def unlisted(rows: Sequence[ScheduleRecord]) -> list[Unlisted]:
+    """Return the schedules whose rows do not list all of their followers: the list was edited by hand, or
+    damaged. ``rows`` are all schedules that are not deleted."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name in () if row.damage else predecessors(row.trigger, row.after):
+            missing.setdefault((row.tenant, name), []).append(row.name)
+    found = []
+    for row in rows:
+        left = set(missing.get(row.key, ())) - set(row.followers.split())
+        if left:
+            found.append(Unlisted(row, tuple(sorted(left))))
+    return found
+
+
 class Chosen(NamedTuple):
     """What becomes of pending successes."""
 

@@ -908,7 +908,7 @@ export interface RefusedItem {
 }
 
 export interface RepairFinding {
-  kind: "asleep" | "duplicate" | "index" | "leftover" | "lost" | "uncancelled";
+  kind: "asleep" | "duplicate" | "index" | "leftover" | "lost" | "uncancelled" | "unlisted";
   tenant: string | null;
   subject: string;
   what: string;
