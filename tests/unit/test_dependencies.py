@@ -447,8 +447,10 @@ def test_a_cycle_of_tasks_is_refused_when_they_are_declared() -> None:
     app = Scheduler("memory://")
     app.task(name="a", schedule=on_success_of("b"))(lambda: None)
     app.task(name="b", schedule=on_success_of("a"))(lambda: None)
-    with pytest.raises(InvalidValue, match="does not exist"):
+    app.task(name="c", schedule=every("1h"))(lambda: None)
+    with pytest.raises(InvalidValue, match="would make a wait for itself: a -> b -> a"):
         app.declare_tasks()
+    assert app.schedules.list() == []
 
 
 def test_the_awaited_twin_returns_the_same(time: VirtualScheduler) -> None:

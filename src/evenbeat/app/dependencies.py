@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
-from typing import get_args
+from typing import TypeAlias, get_args
 
 from evenbeat.app.session import AppSession
 from evenbeat.core.dependencies import Dependencies, Predecessor, parse_after
@@ -29,6 +29,9 @@ from evenbeat.rules.unfollowing import PENDING_A_CHANGE, stops_following, withou
 from evenbeat.stores.base import ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_schedule
 
+Key: TypeAlias = tuple[str, str]
+"""(tenant, name) of a schedule."""
+
 _TRIES = 50
 _PAGE = 500
 _MOST_NAMES = 10_000
@@ -42,36 +45,107 @@ def link(session: AppSession, wanted: ScheduleRecord, previous: ScheduleRecord |
     without dependencies, or with those that it had. If the process dies between these writes and that of the
     schedule, a follower is left that does not follow: settling a success reads its row, and changes nothing.
     """
-    names = predecessors(wanted.trigger, wanted.after)
-    if not names or wanted.state == "deleted":
+    names = new_predecessors(wanted, previous)
+    if not names:
         return
-    if previous is not None and previous.state != "deleted" and not previous.damage:
-        if set(names) <= set(predecessors(previous.trigger, previous.after)):
-            return
-    store = session.store()
-    _refuse_cycle(store, wanted, names)
+    refused = refused_dependencies(session.store(), [(wanted, previous)])
+    if refused:
+        raise refused[wanted.key]
     for name in names:
         _add_follower(session, wanted, name)
 
 
-def _refuse_cycle(store: Store, wanted: ScheduleRecord, names: Iterable[str]) -> None:
-    """Refuse a dependency by which the schedule would depend on itself."""
+def new_predecessors(wanted: ScheduleRecord, previous: ScheduleRecord | None) -> tuple[str, ...]:
+    """Return what a schedule waits for after a change; nothing if it has waited for all of them before."""
+    names = predecessors(wanted.trigger, wanted.after)
+    if not names or wanted.state == "deleted":
+        return ()
+    if previous is not None and previous.state != "deleted" and not previous.damage:
+        if set(names) <= set(predecessors(previous.trigger, previous.after)):
+            return ()
+    return names
 
-    def leads_to(some: list[str]) -> dict[str, tuple[str, ...]]:
-        keys = tuple((wanted.tenant, name) for name in some)
-        found = every_schedule(store, ScheduleQuery(keys=keys, limit=_PAGE))
-        return {row.name: predecessors(row.trigger, row.after) for row in found if not row.damage}
 
-    cycle = cycle_through(wanted.name, tuple(names), leads_to)
-    if cycle is not None:
-        field = "trigger" if is_on_success(wanted) else "after"
-        raise InvalidValue(
-            f"{field} {shown(str(getattr(wanted, field)))} would make {wanted.name} wait for itself: "
-            f"{' -> '.join(cycle)}",
-            field=field,
-            value=getattr(wanted, field),
-            hint="remove one of these dependencies",
-        )
+def refused_dependencies(
+    store: Store,
+    writes: Iterable[tuple[ScheduleRecord, ScheduleRecord | None]],
+    removed: Collection[Key] = (),
+) -> dict[Key, InvalidValue]:
+    """Return why schedules can't be written, by their keys: one would wait for itself, or for a schedule that
+    does not exist.
+
+    ``writes`` are the schedules that are written together, each with its present row; ``removed`` are those
+    that are deleted with them. Reads nothing if none of them waits for a schedule for which it did not wait
+    before.
+    """
+    written = {wanted.key: (wanted, previous) for wanted, previous in writes}
+    checked = {key: names for key, pair in written.items() if (names := new_predecessors(*pair))}
+    outcome = _Outcome(store, {key: wanted for key, (wanted, _) in written.items()}, removed)
+    refused: dict[Key, InvalidValue] = {}
+    while True:
+        # A schedule that is refused does not exist for those that wait for it, unless it is stored.
+        more = {
+            key: error
+            for key, names in checked.items()
+            if key not in refused and (error := outcome.problem(key, names)) is not None
+        }
+        if not more:
+            return refused
+        refused |= more
+        outcome.refuse(more)
+
+
+class _Outcome:
+    """What schedules wait for after changes that are written together."""
+
+    def __init__(self, store: Store, written: dict[Key, ScheduleRecord], removed: Collection[Key]) -> None:
+        self._store = store
+        self._written = written
+        self._refused: dict[Key, ScheduleRecord] = {}
+        self._stored: dict[Key, tuple[str, ...] | None] = dict.fromkeys(removed)
+
+    def refuse(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._refused[key] = self._written.pop(key)
+
+    def problem(self, key: Key, names: tuple[str, ...]) -> InvalidValue | None:
+        """Return why a schedule can't be written that waits for ``names``; None if it can."""
+        tenant, name = key
+        wanted = self._written[key]
+
+        def leads_to(some: list[str]) -> dict[str, tuple[str, ...]]:
+            return {each: following or () for each, following in self._known(tenant, some).items()}
+
+        cycle = cycle_through(name, names, leads_to)
+        if cycle is not None:
+            return _waits_for_itself(wanted, cycle)
+        known = self._known(tenant, names)
+        missing = next((each for each in names if known[each] is None), None)
+        if missing is None:
+            return None
+        return _unknown(self._store, wanted, missing, is_refused=(tenant, missing) in self._refused)
+
+    def _known(self, tenant: str, names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
+        """Return what schedules wait for; None for those that do not exist."""
+        keys = [(tenant, name) for name in names]
+        unread = tuple(key for key in keys if key not in self._written and key not in self._stored)
+        self._stored.update(dict.fromkeys(unread))
+        for row in every_schedule(self._store, ScheduleQuery(keys=unread, limit=_PAGE)) if unread else ():
+            self._stored[row.key] = () if row.damage else predecessors(row.trigger, row.after)
+        written = {key: self._written[key] for key in keys if key in self._written}
+        present = {key: predecessors(row.trigger, row.after) for key, row in written.items()}
+        return {key[1]: present[key] if key in present else self._stored[key] for key in keys}
+
+
+def _waits_for_itself(wanted: ScheduleRecord, cycle: Iterable[str]) -> InvalidValue:
+    field = "trigger" if is_on_success(wanted) else "after"
+    return InvalidValue(
+        f"{field} {shown(str(getattr(wanted, field)))} would make {wanted.name} wait for itself: "
+        f"{' -> '.join(cycle)}",
+        field=field,
+        value=getattr(wanted, field),
+        hint="remove one of these dependencies",
+    )
 
 
 def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> None:
@@ -86,15 +160,16 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
     raise ScheduleConflict(wanted.tenant, name)
 
 
-def _unknown(store: Store, wanted: ScheduleRecord, name: str) -> InvalidValue:
+def _unknown(store: Store, wanted: ScheduleRecord, name: str, *, is_refused: bool = False) -> InvalidValue:
     rows = islice(every_schedule(store, ScheduleQuery(tenant=wanted.tenant, limit=_PAGE)), _MOST_NAMES)
     near = get_close_matches(name, [row.name for row in rows if row.name != wanted.name], n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"add {name} before {wanted.name}"
     field = "trigger" if is_on_success(wanted) else "after"
     return InvalidValue(
         f"{field} names the schedule {shown(name)}, which does not exist in tenant {wanted.tenant}",
         field=field,
         value=name,
-        hint=f"did you mean {near[0]}?" if near else f"add {name} before {wanted.name}",
+        hint=f"{name} is refused, too" if is_refused else hint,
     )
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_levels
 from evenbeat.app.definitions import unknown_task
-from evenbeat.app.dependencies import link
+from evenbeat.app.dependencies import link, refused_dependencies
 from evenbeat.app.deploy_entries import entry_of
 from evenbeat.app.rows import ScheduleRows, audited_write
 from evenbeat.core.audits import AuditAction
@@ -126,6 +126,8 @@ class Deployments:
         for step in self._steps(scope, now):
             if step.decision.action == "unchanged":
                 unchanged += 1
+            elif step.decision.action == "refused":
+                refused.append(self._refused(step, step.decision.why, now))
             elif step.decision.action not in DONE_BY_APPLY:
                 left.append(self._entry(step, now))
             elif allowed is not None and step.token not in allowed:
@@ -158,7 +160,23 @@ class Deployments:
             for row in every_schedule(self._rows.session.store(), query):
                 if deploying.is_orphan(row, scope.owners, declared):
                     steps.append(self._orphan_step(row, scope, now))
-        return steps
+        return self._with_refused(steps)
+
+    def _with_refused(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps; those refused whose schedules would wait for themselves, or for none."""
+        writes = [
+            (step.wanted.record, step.row)
+            for step in steps
+            if step.wanted is not None and step.decision.action in DONE_BY_APPLY
+        ]
+        removed = [step.key for step in steps if step.decision.action == "remove"]
+        refused = refused_dependencies(self._rows.session.store(), writes, removed)
+        return [
+            step._replace(decision=Decision("refused", why=str(refused[step.key])))
+            if step.key in refused
+            else step
+            for step in steps
+        ]
 
     def _read(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ScheduleRecord]:
         chosen = list(keys)

@@ -21,6 +21,7 @@ _MARKS: dict[PlanAction, tuple[str, str]] = {
     "add": ("+", "green"),
     "change": ("~", "yellow"),
     "remove": ("-", "red"),
+    "refused": ("x", "red"),
     "conflict": ("!", "red"),
     "drift": ("^", "magenta"),
     "orphan": ("?", "dim"),
@@ -45,6 +46,8 @@ def counts_words(plan: DeployPlan) -> str:
     """Return ``2 to add, 1 to change, 0 to remove; 12 unchanged``."""
     words = ", ".join(f"{plan.count(action):,} to {action}" for action in _DONE)
     others = [f"{plan.unchanged:,} unchanged"]
+    if number := plan.count("refused"):
+        others.append(f"{number:,} refused")
     if number := plan.count("conflict"):
         others.append(count(number, "conflict"))
     if number := plan.count("drift"):
@@ -66,7 +69,8 @@ def result_words(result: DeployResult, local: LocalTime) -> Iterator[RenderableT
         past = {"add": "added", "change": "changed", "remove": "removed"}
         yield ", ".join(f"{past[action]} {numbers[action]:,}" for action in _DONE if numbers[action])
     for refused in result.refused:
-        yield styled((f"refused {refused.name}: {printable(refused.why)}", "red"))
+        if refused.entry is None or refused.entry.why != refused.why:
+            yield styled((f"refused {refused.name}: {printable(refused.why)}", "red"))
         if refused.entry is not None:
             yield from entry_words(refused.entry, local)
     for entry in result.left:

@@ -779,7 +779,7 @@ export interface Percentiles {
 export interface PlanEntry {
   tenant: string;
   name: string;
-  action: "add" | "change" | "conflict" | "drift" | "orphan" | "remove" | "unchanged";
+  action: "add" | "change" | "conflict" | "drift" | "orphan" | "refused" | "remove" | "unchanged";
   managed_by: string;
   source: string;
   changes: FieldChange[];
