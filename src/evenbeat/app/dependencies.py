@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
+from types import MappingProxyType
 from typing import TypeAlias, get_args
 
 from evenbeat.app.session import AppSession
 from evenbeat.core.dependencies import Dependencies, Predecessor, parse_after
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import ScheduleRecord, ScheduleState
+from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import InvalidValue, ScheduleConflict, shown
+from evenbeat.observe.phrases import some
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
     PENDING,
@@ -32,9 +35,11 @@ from evenbeat.stores.pages import every_schedule
 Key: TypeAlias = tuple[str, str]
 """(tenant, name) of a schedule."""
 
+NO_ROWS: Mapping[Key, ScheduleRecord] = MappingProxyType({})
 _TRIES = 50
 _PAGE = 500
 _MOST_NAMES = 10_000
+_MOST_SHOWN = 10
 _STATES: tuple[ScheduleState, ...] = get_args(ScheduleState)
 
 
@@ -200,7 +205,7 @@ def dependencies_of(store: Store, row: ScheduleRecord) -> Dependencies:
             )
             for name in names
         ),
-        followers=_followers(store, row),
+        followers=followers_of(store, [row]).get(row.key, ()),
         waits_until=_moment(until),
         pending=pending,
     )
@@ -225,13 +230,48 @@ def _states(store: Store, tenant: str, names: Iterable[str]) -> dict[str, Schedu
     return {row.name: row.state for row in found}
 
 
-def _followers(store: Store, row: ScheduleRecord) -> tuple[str, ...]:
-    """Return the schedules that follow this one now: the row may name some that do no more."""
-    keys = tuple((row.tenant, name) for name in row.followers.split())
-    found = every_schedule(store, ScheduleQuery(keys=keys, limit=_PAGE)) if keys else ()
-    return tuple(
-        each.name for each in found if not each.damage and row.name in predecessors(each.trigger, each.after)
-    )
+def followers_of(
+    store: Store, rows: Iterable[ScheduleRecord], written: Mapping[Key, ScheduleRecord] = NO_ROWS
+) -> dict[Key, tuple[str, ...]]:
+    """Return the names of the schedules that wait for each of these, where there are any: a row may name some
+    that do no more. ``written`` are rows as they will be."""
+    named = {row.key: row.followers.split() for row in rows}
+    keys = tuple({(tenant, name): None for (tenant, _), names in named.items() for name in names})
+    present: dict[Key, ScheduleRecord] = {}
+    for start in range(0, len(keys), _PAGE):
+        query = ScheduleQuery(keys=keys[start : start + _PAGE], limit=_PAGE)
+        present |= {row.key: row for row in store.find_schedules(query).items}
+    present |= {key: written[key] for key in keys if key in written}
+
+    def waits(key: Key, name: str) -> bool:
+        row = present.get(key)
+        return row is not None and not row.damage and name in predecessors(row.trigger, row.after)
+
+    found = {
+        key: tuple(sorted(each for each in names if waits((key[0], each), key[1])))
+        for key, names in named.items()
+    }
+    return {key: names for key, names in found.items() if names}
+
+
+def delete_warnings(
+    store: Store, deleted: Sequence[ScheduleRecord], written: Mapping[Key, ScheduleRecord] = NO_ROWS
+) -> tuple[ChangeWarning, ...]:
+    """Return which schedules wait for those that are deleted, and stay. Reads nothing if none has followers.
+
+    ``written`` are the rows of schedules that are changed together with them, as they will be.
+    """
+    gone = {row.key for row in deleted}
+    found = followers_of(store, (row for row in deleted if row.followers), written)
+    warnings = []
+    for (tenant, name), names in sorted(found.items()):
+        left = [each for each in names if (tenant, each) not in gone]
+        if left:
+            wait = "waits" if len(left) == 1 else "wait"
+            problem = f"{some(left, _MOST_SHOWN)} {wait} for {name}, which does not succeed any more"
+            hint = f"change what {'it waits' if len(left) == 1 else 'they wait'} for, or add {name} again"
+            warnings.append(ChangeWarning(problem=problem, hint=hint))
+    return tuple(warnings)
 
 
 def _moment(instant: Instant | None) -> datetime | None:

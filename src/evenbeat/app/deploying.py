@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_levels
 from evenbeat.app.definitions import unknown_task
-from evenbeat.app.dependencies import link, refused_dependencies
+from evenbeat.app.dependencies import delete_warnings, link, refused_dependencies
 from evenbeat.app.deploy_entries import entry_of
 from evenbeat.app.rows import ScheduleRows, audited_write
 from evenbeat.core.audits import AuditAction
@@ -106,13 +106,14 @@ class Deployments:
     def plan(self, scope: Scope) -> DeployPlan:
         """Return what ``apply`` would change now."""
         now = self._rows.session.store().now()
-        entries = [self._entry(step, now) for step in self._steps(scope, now)]
+        steps = self._steps(scope, now)
+        entries = [self._entry(step, now) for step in steps]
         shown = sorted((e for e in entries if e.action != "unchanged"), key=lambda e: (e.tenant, e.name))
         return DeployPlan(
             entries=tuple(shown),
             unchanged=len(entries) - len(shown),
             at=from_ms(now),
-            warnings=tuple(self._warnings(scope, shown)),
+            warnings=(*self._warnings(scope, shown), *self._delete_warnings(steps)),
         )
 
     def apply(self, scope: Scope, allowed: frozenset[str] | None) -> DeployResult:
@@ -141,7 +142,9 @@ class Deployments:
                 written, kept = self._write(linked[start : start + ONE_STEP], scope)
                 done += written
                 refused += kept
+        removed = [step for step in done if step.decision.action == "remove"]
         return DeployResult(
+            warnings=self._delete_warnings(removed),
             done=tuple(sorted((self._entry(step, now) for step in done), key=lambda e: (e.tenant, e.name))),
             refused=tuple(refused),
             left=tuple(left),
@@ -330,6 +333,16 @@ class Deployments:
                 lack, hint = found
                 problem = f"{lack}, of {', '.join(schedules)}: its runs wait until a node has it"
                 yield ChangeWarning(problem=problem, hint=hint)
+
+    def _delete_warnings(self, steps: Sequence[Step]) -> tuple[ChangeWarning, ...]:
+        """Return which schedules wait for those that are removed, after the deploy."""
+        removed = [step.row for step in steps if step.row is not None and step.decision.action == "remove"]
+        written = {
+            step.key: step.wanted.record
+            for step in steps
+            if step.wanted is not None and step.decision.action in DONE_BY_APPLY
+        }
+        return delete_warnings(self._rows.session.store(), removed, written)
 
 
 def _written_row(step: Step) -> ScheduleRecord:

@@ -7,7 +7,10 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeAlias
 
-from evenbeat.app.bulk import Answers, act_on_all, batches
+from msgspec.structs import replace
+
+from evenbeat.app.bulk import Answers, Pages, act_on_all, batches
+from evenbeat.app.dependencies import delete_warnings
 from evenbeat.app.rows import ScheduleRows, audited_write, concerns_others
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.instants import Instant
@@ -43,12 +46,23 @@ class BulkChange(NamedTuple):
     def run(self, limit: int, *, dry_run: bool) -> BulkResult[Schedule]:
         """Change up to ``limit`` schedules; with ``dry_run``, only count them."""
         found = chain.from_iterable(self.search.pages())
-        return act_on_all(
-            batches(found, check_limit(limit)),
+        deleted: list[ScheduleRecord] = []
+
+        def pages() -> Pages[ScheduleRecord]:
+            for page, has_more in batches(found, check_limit(limit)):
+                if self.action == "delete":
+                    deleted.extend(page)
+                yield page, has_more
+
+        result = act_on_all(
+            pages(),
             None if dry_run else self._change_page,
             lambda row: ChangedItem(tenant=row.tenant, id=row.name),
             self.rows.views,
         )
+        left = {(item.tenant, item.id) for item in result.refused}
+        gone = [row for row in deleted if row.key not in left]
+        return replace(result, warnings=delete_warnings(self.rows.session.store(), gone))
 
     def _change_page(self, page: Sequence[ScheduleRecord]) -> Answers:
         """Write the changes of all rows in one call, which is quick: single writes lose against nodes that

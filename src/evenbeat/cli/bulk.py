@@ -12,6 +12,7 @@ from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, show_before_asking
+from evenbeat.cli.phrases import warning_lines
 from evenbeat.core.json_form import json_form
 from evenbeat.core.results import BulkResult
 from evenbeat.observe.phrases import count
@@ -85,6 +86,7 @@ def _sample(
     if found.matched > len(found.sample):
         yield f"and {found.matched - len(found.sample):,} more"
     yield ""
+    yield from warning_lines(found.warnings)
 
 
 def _report(action: BulkAction[_Item], result: BulkResult[_Item]) -> Iterable[RenderableType]:
@@ -100,3 +102,4 @@ def _report(action: BulkAction[_Item], result: BulkResult[_Item]) -> Iterable[Re
             yield f"  and {len(result.refused) - _REFUSED:,} more"
     if result.more:
         yield "there are more: run it again, or with a higher --limit"
+    yield from warning_lines(result.warnings)

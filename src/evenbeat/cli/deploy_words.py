@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.local_time import LocalTime
-from evenbeat.cli.phrases import printable
+from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.core.deploys import DeployPlan, DeployResult, PlanAction, PlanEntry
 from evenbeat.core.masking import masked
 from evenbeat.observe.phrases import count
@@ -37,9 +37,7 @@ def plan_words(plan: DeployPlan, local: LocalTime) -> Iterator[RenderableType]:
     if plan.entries:
         yield ""
     yield counts_words(plan)
-    for warning in plan.warnings:
-        hint = "" if warning.hint is None else f"; {warning.hint}"
-        yield f"warning: {printable(warning.problem)}{hint}"
+    yield from warning_lines(plan.warnings)
 
 
 def counts_words(plan: DeployPlan) -> str:
@@ -76,6 +74,7 @@ def result_words(result: DeployResult, local: LocalTime) -> Iterator[RenderableT
     for entry in result.left:
         if entry.action != "orphan":
             yield from entry_words(entry, local)
+    yield from warning_lines(result.warnings)
 
 
 def entry_words(entry: PlanEntry, local: LocalTime) -> Iterator[RenderableType]:

@@ -64,7 +64,8 @@ class DeployPlan(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     """When it was made, by the store's clock."""
     warnings: tuple[ChangeWarning, ...] = ()
-    """Tasks of added and changed schedules that neither the app nor a live node has."""
+    """Tasks of added and changed schedules that neither the app nor a live node has, and schedules that wait
+    for removed ones."""
 
     @property
     def to_do(self) -> tuple[PlanEntry, ...]:
@@ -97,3 +98,5 @@ class DeployResult(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[PlanEntry, ...]
     """Conflicts, drifts and orphans, which stay as they are."""
     unchanged: int
+    warnings: tuple[ChangeWarning, ...] = ()
+    """Schedules that wait for removed ones."""

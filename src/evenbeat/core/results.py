@@ -34,7 +34,7 @@ them takes it any moment."""
 
 
 class ChangeWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a change may have no effect, though it was made."""
+    """Why a change may have no effect, or what it does to other schedules, though it was made."""
 
     problem: str
     hint: str | None
@@ -345,6 +345,17 @@ class BulkResult(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """Whether more of them match than the limit allows."""
     sample: tuple[Item, ...]
     """The first few of them, as they were before the change: the newest runs, or schedules by name."""
+    warnings: tuple[ChangeWarning, ...] = ()
+    """Of ``schedules.delete_all``: schedules that wait for deleted ones. Also for a dry run."""
+
+
+class DeletedSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that was deleted."""
+
+    name: str
+    tenant: str
+    warnings: tuple[ChangeWarning, ...] = ()
+    """Schedules that wait for it."""
 
 
 class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):

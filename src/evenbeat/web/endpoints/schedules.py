@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from evenbeat.app.schedules.history import MOST_RECENT
 from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
-from evenbeat.core.results import ResumePreview, Schedule, ScheduleStats, SkippedTicks
+from evenbeat.core.results import DeletedSchedule, ResumePreview, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
 from evenbeat.rules.inheritance import INHERITABLE
 from evenbeat.rules.schedule_filters import NAME_GLOB
@@ -256,14 +256,12 @@ def update_schedule(call: Call[TenantQuery, Any]) -> object:
     role="admin",
     scope="tenant",
     query=TenantQuery,
-    answer=None,
-    status=HTTPStatus.NO_CONTENT,
+    answer=body_of(DeletedSchedule),
     has_etag=True,
 )
 def delete_schedule(call: Call[TenantQuery, Any]) -> object:
-    """Delete a schedule; its runs and their history stay."""
-    call.app.schedules.delete(call.path["name"], tenant=call.owner, if_revision=call.if_revision)
-    return None
+    """Delete a schedule; its runs and their history stay. `warnings` name the schedules that wait for it."""
+    return call.app.schedules.delete(call.path["name"], tenant=call.owner, if_revision=call.if_revision)
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ from evenbeat.app.bulk import MOST_AT_ONCE
 from evenbeat.cli.failures import ExitCode, Failed, warn
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option, show_before_asking
+from evenbeat.cli.phrases import warning_lines
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
 from evenbeat.core.json_form import json_form
@@ -103,6 +104,4 @@ def _words(result: MoveResult, task: str, to: str, *, dry_run: bool) -> list[str
         number = count(len(result.schedules), "schedule still adds", "schedules still add")
         lines.append(f"{number} runs of {task}; to change that:")
         lines += [f"  {each.command}" for each in result.schedules]
-    for warning in result.warnings:
-        lines.append(f"warning: {warning.problem}" + (f"; {warning.hint}" if warning.hint else ""))
-    return lines
+    return [*lines, *warning_lines(result.warnings)]
