@@ -10,7 +10,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from evenbeat.app.dependencies import without_successes
+from evenbeat.app.dependencies import by_waiting_successes
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.rates import Rate
 from evenbeat.core.records import CatchUp, Execution, RunRecord, RunState, ScheduleRecord
@@ -110,7 +110,7 @@ class User:
             if planned is None:
                 return
             if self.node.simulation.options.dependencies:
-                planned = self._without_successes(row, planned, now)
+                planned = self._by_waiting_successes(row, planned, now)
             intent = Intent(wish.kind, now, wish.trigger, wish.tick)
             if self._put(Write(planned, row.version), intent):
                 return
@@ -140,10 +140,10 @@ class User:
                 return True
         return False
 
-    def _without_successes(self, row: ScheduleRecord, planned: Planned, now: Instant) -> Planned:
-        """Record the successes that a change keeps from firing, as ``app.schedules`` does."""
+    def _by_waiting_successes(self, row: ScheduleRecord, planned: Planned, now: Instant) -> Planned:
+        """Decide by the successes that have not fired yet, as ``app.schedules`` does."""
         store = cast(Store, self.store)
-        return self._repeat(lambda: without_successes(store, row, planned, now))
+        return self._repeat(lambda: by_waiting_successes(store, row, planned, now))
 
     def _put(self, write: Write, intent: Intent) -> bool:
         return self._repeat(lambda: self.store.put(write, intent).accepted)

@@ -12,7 +12,7 @@ from typing import TypeAlias, get_args
 from evenbeat.app.session import AppSession
 from evenbeat.core.dependencies import Dependencies, Predecessor, parse_after
 from evenbeat.core.instants import Instant, from_ms
-from evenbeat.core.records import ScheduleRecord, ScheduleState
+from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import InvalidValue, ScheduleConflict, shown
 from evenbeat.observe.phrases import some
@@ -23,13 +23,14 @@ from evenbeat.rules.dependencies import (
     facts_of,
     is_on_success,
     pending_keys,
+    predecessor_run,
     predecessors,
     unmet,
     waits_until,
 )
 from evenbeat.rules.firing import Planned
-from evenbeat.rules.unfollowing import PENDING_A_CHANGE, stops_following, without_pending
-from evenbeat.stores.base import ScheduleQuery, Store, Write
+from evenbeat.rules.unfollowing import PENDING_A_CHANGE, asleep, stops_following, without_pending
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_schedule
 
 Key: TypeAlias = tuple[str, str]
@@ -159,8 +160,12 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
         row = session.row(wanted.tenant, name)
         if row is None or row.state == "deleted":
             raise _unknown(store, wanted, name)
-        planned = changes.add_follower(row, wanted.name, store.now())
-        if planned is None or store.put_schedules([Write(planned, row.version)])[0].accepted:
+        now = store.now()
+        planned = changes.add_follower(row, wanted.name, now)
+        if planned is None:
+            return
+        planned = by_waiting_successes(store, row, planned, now)
+        if store.put_schedules([Write(planned, row.version)])[0].accepted:
             return
     raise ScheduleConflict(wanted.tenant, name)
 
@@ -211,17 +216,34 @@ def dependencies_of(store: Store, row: ScheduleRecord) -> Dependencies:
     )
 
 
-def without_successes(store: Store, row: ScheduleRecord | None, planned: Planned, now: Instant) -> Planned:
-    """Return the plan of a change with the successes in the ledger that it keeps from firing. Reads nothing
-    unless the schedule followed another one, and does so no more."""
-    if row is None or not stops_following(row, planned.schedule):
+def run_before(store: Store, run: RunRecord) -> RunRecord | None:
+    """Return the run whose success started a run; None if none did, or it was purged."""
+    before = predecessor_run(run)
+    if before is None:
+        return None
+    query = RunQuery(ids=(before,), tenant=run.tenant, without=LARGE_FIELDS, limit=1)
+    return next(iter(store.find_runs(query).items), None)
+
+
+def by_waiting_successes(store: Store, row: ScheduleRecord | None, planned: Planned, now: Instant) -> Planned:
+    """Return the plan of a change, decided by the successes that have not fired yet. Those that the change
+    keeps from firing are recorded as skipped; without any, the schedule goes on sleeping.
+
+    Reads nothing unless the schedule fires on success, or did.
+    """
+    stops = stops_following(row, planned.schedule)
+    if row is None or not (stops or is_on_success(planned.schedule)):
         return planned
     start, end = pending_keys(row.name)
     # The rest of a damaged row is not to be written again as it is, so that there are no parts.
-    limit = None if row.damage else PENDING_A_CHANGE + 1
+    limit = 1 if not stops else None if row.damage else PENDING_A_CHANGE + 1
     found = store.find_records(PENDING, tenant=row.tenant, start=start, end=end, limit=limit)
-    facts = facts_of({}, found, len(found) if row.damage else PENDING_A_CHANGE)
-    return without_pending(row, planned, facts, now)
+    if found and not stops:
+        return planned
+    if found:
+        facts = facts_of({}, found, len(found) if row.damage else PENDING_A_CHANGE)
+        planned = without_pending(row, planned, facts, now)
+    return planned if planned.unfinished else planned._replace(schedule=asleep(planned.schedule))
 
 
 def _states(store: Store, tenant: str, names: Iterable[str]) -> dict[str, ScheduleState]:

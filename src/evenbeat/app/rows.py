@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from evenbeat.app.audit import audited
-from evenbeat.app.dependencies import link, without_successes
+from evenbeat.app.dependencies import by_waiting_successes, link
 from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
@@ -45,7 +45,7 @@ def audited_write(
 
     A part of a long plan has no entry: the last part carries the change.
     """
-    planned = without_successes(store, row, planned, now)
+    planned = by_waiting_successes(store, row, planned, now)
     if not planned.unfinished:
         planned = planned._replace(records=planned.records + audited(describe(row, planned), now))
     return Write(planned, None if row is None else row.version)

@@ -195,6 +195,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause
     predecessor: str | None
     """The id of the run whose success started this one, which has the same tick; None if none did."""
+    predecessor_schedule: str | None
+    """The schedule of that run. In lists, None if a user started that run: its id does not say."""
     coalesced: int
     kind: Kind
     payload: Any

@@ -340,6 +340,13 @@ def _run_id(schedule: ScheduleRecord, run: str) -> str:
     return f"{prefix}~{blake2b(run.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
 
+def predecessor_schedule(run: RunRecord) -> str | None:
+    """Return the schedule whose success started a run, if the id of the run that succeeded contains it: a run
+    that was added by hand has an id of its own."""
+    parts = (predecessor_run(run) or "").split("/")
+    return parts[1] if len(parts) > 3 and parts[0] == run.tenant else None
+
+
 def is_after_success(run: RunRecord) -> bool:
     """Return whether the success of another run started a run: its tick is not one of its schedule."""
     return run.cause == "tick" and run.id.startswith(f"{run.tenant}/{run.schedule}/{run.generation}/after/")

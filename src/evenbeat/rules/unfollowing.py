@@ -29,6 +29,14 @@ def stops_following(before: ScheduleRecord | None, after: ScheduleRecord) -> boo
     return before.trigger != after.trigger or "deleted" in (before.state, after.state)
 
 
+def asleep(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Return a schedule for which no success waits. A change wakes each schedule that fires on success, since
+    it does not know whether any waits: without one, it would look as if it were due."""
+    if not is_on_success(schedule):
+        return schedule
+    return replace(schedule, wake_at=schedule.paused_until if schedule.state == "paused" else None)
+
+
 def without_pending(before: ScheduleRecord, planned: Planned, facts: Facts, now: Instant) -> Planned:
     """Return the plan of a schedule that stops following, with the waiting successes in the ledger.
 

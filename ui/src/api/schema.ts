@@ -981,6 +981,7 @@ export interface Run {
   run_at: string;
   cause: "backfill" | "enqueue" | "run_now" | "tick";
   predecessor: string | null;
+  predecessor_schedule: string | null;
   coalesced: number;
   kind: "flow" | "task";
   payload: unknown;
