@@ -52,11 +52,22 @@ class DependencyOracle:
                 continue
             if f"{name}/{run.id}" not in view.pending:
                 before = begun.get(key)
-                if before is None or before.state == "deleted":
+                if before is None or before.state == "deleted" or before.trigger != row.trigger:
                     continue
                 raise Violation(f"{run.id} succeeded, and nothing says so to {name}", name)
             known = Expected(row.generation, run.tick, row.state == "paused")
             self.expected.setdefault(key, {})[run.id] = known
+
+    @staticmethod
+    def check_pending(view: View) -> None:
+        """Check that each success that has not fired yet waits for a schedule that still follows."""
+        for each in view.pending:
+            name, _, run_id = each.partition("/")
+            row, run = view.schedules.get(("default", name)), view.runs.get(run_id)
+            if not is_follower(row) or row is None or row.state == "deleted":
+                raise Violation(f"the success {each} waits for nothing", name)
+            if run is not None and row.trigger != f"{PREFIX}{run.schedule}":
+                raise Violation(f"the success {each} waits for a schedule that fires {row.trigger}", name)
 
     def added(self, run: RunRecord, key: Key) -> None:
         """Check a run that a success has started."""

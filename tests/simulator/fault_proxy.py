@@ -118,6 +118,9 @@ class FaultProxy:
     def get_record(self, kind: str, tenant: str, key: str) -> Record | None:
         return self._call("get_record", key, lambda _: self._store.get_record(kind, tenant, key))
 
+    def find_records(self, kind: str, tenant: str | None = None, **only: Any) -> list[Record]:
+        return self._call("find_records", kind, lambda _: self._store.find_records(kind, tenant, **only))
+
     def put_record(self, record: Record, expect: int | None) -> bool:
         return self._call("put_record", record, lambda _: self._store.put_record(record, expect))
 
@@ -155,4 +158,4 @@ class FaultProxy:
         return answer
 
 
-READS = frozenset(("find_schedules", "find_runs", "lost_runs", "get_record"))
+READS = frozenset(("find_schedules", "find_runs", "find_records", "lost_runs", "get_record"))

@@ -116,6 +116,18 @@ class SpendsWithoutFiring(WatchedMemory):
         return super().fire_due(now, limit, spend)
 
 
+class LeavesSuccessesBehind(WatchedMemory):
+    """Adds the record of a success without counting: a user who has not seen it ends what it waits for."""
+
+    def _wake_followers(self, row: ScheduleRecord, success: Success) -> None:
+        before = {name: self._schedules.get((row.tenant, name)) for name in row.followers.split()}
+        super()._wake_followers(row, success)
+        for known in before.values():
+            if known is not None:
+                told = self._schedules[known.key]
+                self._schedules[known.key] = replace(told, fire_seq=known.fire_seq)
+
+
 class TellsFollowersLater(WatchedMemory):
     """Settles a success, and then tells its followers: a crash in between loses it."""
 
@@ -557,6 +569,7 @@ class CatchesUpTwice(ForgetsTheCaughtUp):
 
 
 DEPENDENCY_MUTANTS: tuple[type[WatchedMemory], ...] = (
+    LeavesSuccessesBehind,
     OverlooksSuccesses,
     SpendsFirst,
     SpendsWithoutFiring,

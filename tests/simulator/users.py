@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TypeVar
+from typing import TypeVar, cast
 from zlib import crc32
 
 from msgspec.structs import replace
 
+from evenbeat.app.dependencies import by_waiting_successes
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.rates import Rate
 from evenbeat.core.records import CatchUp, Execution, RunRecord, RunState, ScheduleRecord
@@ -18,7 +19,7 @@ from evenbeat.rules import attempts, changes
 from evenbeat.rules.dependencies import is_on_success, predecessors
 from evenbeat.rules.firing import Active, Planned
 from evenbeat.rules.limits import LIMIT, OWNER, Limit, limit_record
-from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
 from evenbeat.triggers.calendar_copies import CalendarCopies
 from evenbeat.triggers.time_sets import TimeSet, merged
 from tests.simulator.backends import ALL_STATES
@@ -108,6 +109,8 @@ class User:
             planned = wish.plan(row, now, active)
             if planned is None:
                 return
+            if self.node.simulation.options.dependencies:
+                planned = self._by_waiting_successes(row, planned, now)
             intent = Intent(wish.kind, now, wish.trigger, wish.tick)
             if self._put(Write(planned, row.version), intent):
                 return
@@ -137,6 +140,11 @@ class User:
                 return True
         return False
 
+    def _by_waiting_successes(self, row: ScheduleRecord, planned: Planned, now: Instant) -> Planned:
+        """Decide by the successes that have not fired yet, as ``app.schedules`` does."""
+        store = cast(Store, self.store)
+        return self._repeat(lambda: by_waiting_successes(store, row, planned, now))
+
     def _put(self, write: Write, intent: Intent) -> bool:
         return self._repeat(lambda: self.store.put(write, intent).accepted)
 
@@ -158,6 +166,8 @@ class User:
             return Wish(
                 "resume", lambda row, now, active: changes.resume(row, now, active, catch_up=catch_up)
             )
+        if chance < 0.15 and row.name in REFOLLOWS and is_on_success(row):
+            return self._wish_to_follow_another(row)
         is_moved = chance < 0.15 or 0.50 <= chance < 0.70
         if is_moved and (is_on_success(row) or (row.name == "job-0" and row.followers)):
             chance = 0.2  # one has no ticks; the other one has to stay what it is
@@ -187,6 +197,14 @@ class User:
             return Wish("delete", lambda row, now, _: changes.delete(row, now))
         run_id = f"trigger-{token}"
         return Wish("trigger", lambda row, now, active: changes.run_now(row, run_id, now, active))
+
+    def _wish_to_follow_another(self, row: ScheduleRecord) -> Wish:
+        first, second = REFOLLOWS[row.name]
+        leader = second if predecessors(row.trigger, "") == (first,) else first
+        fields = {"trigger": f"on success of {leader}"}
+        if not self._link(leader, row.name):
+            fields = {"description": leader}
+        return Wish("refollow", lambda row, now, active: changes.change(row, fields, now, active))
 
     def _wish_with_calendars(self, row: ScheduleRecord, now: Instant) -> Wish:
         """Choose a change, often of the calendar. No tick is moved by hand."""
@@ -342,6 +360,9 @@ def random_schedule(random: Random, name: str, now: Instant) -> ScheduleRecord:
 
 FOLLOWS = {"then-0": "job-0", "then-1": "then-0"}
 """Schedules that fire on each success of another one."""
+
+REFOLLOWS = {"then-1": ("then-0", "job-0")}
+"""Those that users let follow one schedule, and then the other."""
 
 
 def dependent(wanted: ScheduleRecord) -> ScheduleRecord:

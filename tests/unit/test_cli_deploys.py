@@ -208,3 +208,19 @@ def test_doctor_names_schedules_whose_task_no_node_has(app: Scheduler, clock: Cl
     assert "evenbeat runs move --task OLD --to NEW" in shown
     app.schedules.update("nightly", task="send_reports")
     assert "no live node has" not in run("doctor").stdout
+
+
+def test_plan_and_apply_name_what_is_refused(files: Path) -> None:
+    (files / "cycle.toml").write_text(
+        'source = "shop"\n'
+        '[schedules.a]\ntrigger = "on success of b"\ntask = "work"\n'
+        '[schedules.b]\ntrigger = "on success of a"\ntask = "work"\n'
+    )
+    assert "added" in printed("apply", code(), "--yes")
+    shown = printed("plan", code(), "--file", "cycle.toml", code=3)
+    why = 'trigger "on success of b" would make a wait for itself: a -> b -> a'
+    assert f"x a  refused (file shop): {why}; remove one of these dependencies\n" in shown
+    assert shown.endswith("0 to add, 0 to change, 0 to remove; 1 unchanged, 2 refused\n")
+    done = printed("apply", code(), "--file", "cycle.toml", "--yes", code=1)
+    assert done.count(why) == 1
+    assert "b -> a -> b" in done

@@ -241,3 +241,18 @@ def test_a_run_shows_that_a_late_result_was_refused(app: Scheduler, clock: Clock
     assert "its late result was refused at 08:01" in " ".join(table.split())
     shown = answered("runs", "show", run_id, "--json")["run"]["attempts"]
     assert [each["refused_at"] for each in shown] == ["2026-03-02T08:01:00Z", None]
+
+
+def test_show_names_what_started_a_run(app: Scheduler, clock: Clock) -> None:
+    app.schedules.add("load", "every 1h", "work")
+    app.schedules.add("after", "on success of load", "work")
+    clock.pass_(60 * MINUTE)
+    fire(app)
+    (held,) = claim(app)
+    succeed(app, held)
+    fire(app)
+    (found,) = app.runs.list(schedule="after")
+    shown = printed("runs", "show", found.id)
+    assert f"after     the success of load, run {held.id}, tick Mon 2026-03-02 09:00" in shown
+    body = answered("runs", "show", found.id)["run"]
+    assert (body["predecessor"], body["predecessor_schedule"]) == (held.id, "load")

@@ -362,3 +362,15 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest(
     assert failed("schedules", *args) == (
         f'error: there is no {what} "{args[1]}" of tenant "{tenant}"{known}\nhint: {hint}\n'
     )
+
+
+def test_delete_warns_of_schedules_that_wait(app: Scheduler) -> None:
+    app.schedules.add("load", "every 1h", "work")
+    app.schedules.add("later", "on success of load", "work")
+    words = "warning: later waits for load, which does not succeed any more; change what it waits for, or add"
+    with_yes = answered("schedules", "delete", "load")
+    assert with_yes["warnings"][0]["problem"] == "later waits for load, which does not succeed any more"
+    app.schedules.add("load", "every 1h", "work")
+    assert words in printed("schedules", "delete", "--all", "--name", "load", "--yes")
+    app.schedules.add("load", "every 1h", "work")
+    assert printed("schedules", "delete", "load").splitlines()[-1].startswith(words)

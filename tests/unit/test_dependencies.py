@@ -447,8 +447,10 @@ def test_a_cycle_of_tasks_is_refused_when_they_are_declared() -> None:
     app = Scheduler("memory://")
     app.task(name="a", schedule=on_success_of("b"))(lambda: None)
     app.task(name="b", schedule=on_success_of("a"))(lambda: None)
-    with pytest.raises(InvalidValue, match="does not exist"):
+    app.task(name="c", schedule=every("1h"))(lambda: None)
+    with pytest.raises(InvalidValue, match="would make a wait for itself: a -> b -> a"):
         app.declare_tasks()
+    assert app.schedules.list() == []
 
 
 def test_the_awaited_twin_returns_the_same(time: VirtualScheduler) -> None:
@@ -508,3 +510,34 @@ def test_runs_after_successes_of_the_same_tick_are_no_duplicates(time: VirtualSc
     store.add_runs([again])
     assert len({run.tick for run in time.app.runs.list(schedule="report")}) == 1
     assert duplicates(store)[0] == []
+
+
+def test_a_backfill_starts_followers_and_satisfies_after(time: VirtualScheduler) -> None:
+    schedules, runs = time.schedules, time.app.runs
+    schedules.update("load", trigger=cron("0 0 1 1 *"))  # no tick of its own
+    schedules.add("report", on_success_of("load"), "work")
+    schedules.add("digest", cron("*/10 * * * *"), "work", after="load within 1h")
+    time.travel("15m")
+    assert schedules.account("digest").skipped == {"dependency": 1}
+    schedules.backfill("load", "2024-01-01T00:00Z", "2026-01-02T00:00Z")
+    time.travel("10m")
+    backfilled = {run.id: run.tick for run in runs.list(schedule="load")}
+    assert len(backfilled) == 3
+    assert {run.predecessor: run.tick for run in runs.list(schedule="report")} == backfilled
+    assert {run.predecessor_schedule for run in runs.list(schedule="report")} == {"load"}
+    assert [run.state for run in runs.list(schedule="digest")] == ["succeeded"]
+
+
+def test_a_task_instead_of_a_name_is_refused_with_what_to_write() -> None:
+    app = Scheduler("memory://")
+    load: Any = app.task(name="load")(lambda: None)
+    with pytest.raises(InvalidValue) as refused:
+        on_success_of(load)
+    assert refused.value.field == "on_success_of"
+    assert "is not the name of a schedule" in str(refused.value)
+    assert 'write the name as a text: "load"' in str(refused.value)
+    with pytest.raises(InvalidValue, match='write the name as a text: "load"'):
+        after(load, within="1h")
+    nothing: Any = 7
+    with pytest.raises(InvalidValue, match="7 is not the name of a schedule"):
+        on_success_of(nothing)

@@ -58,6 +58,7 @@ RECORDS: list[type[msgspec.Struct]] = [
     evenbeat.RunAttempt,
     evenbeat.RunProgress,
     evenbeat.ChangeWarning,
+    evenbeat.DeletedSchedule,
     evenbeat.ScheduleStats,
     evenbeat.SkippedTicks,
     evenbeat.Dependencies,

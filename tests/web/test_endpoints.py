@@ -55,8 +55,13 @@ def test_a_schedule_lives_through_all_its_verbs(site: Site) -> None:
     assert site.get("schedules/nightly/stats")["run_count"] == 0
     actions = [entry["action"] for entry in site.get("schedules/nightly/history")["items"]]
     assert actions == ["run_now", "reschedule", "resume", "pause", "update", "add"]
+    site.post("schedules", {"name": "after", "trigger": "on success of nightly", "task": "work"}, status=201)
+    counted = site.post("bulk/schedules", {"action": "delete", "filter": {"names": ["nightly"]}})
     deleted = site.request("DELETE", "schedules/nightly")
-    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert (deleted.status_code, deleted.json()["name"]) == (200, "nightly")
+    problem = "after waits for nightly, which does not succeed any more"
+    assert [each["problem"] for each in deleted.json()["warnings"]] == [problem]
+    assert counted["warnings"] == deleted.json()["warnings"]
     assert_problem(site.request("GET", "schedules/nightly"), 404, "schedule-not-found")
     entry = site.get("audit")["items"][0]
     assert (entry["action"], entry["actor"], entry["via"]) == ("delete", "admin of None", "api")

@@ -49,7 +49,7 @@ test("values are shown as text", () => {
 });
 
 test("a result says what was refused", () => {
-  assert.equal(resultText({ done: [], refused: [], left: [], unchanged: 1 }), "Nothing was changed.");
+  assert.equal(resultText({ done: [], refused: [], left: [], unchanged: 1, warnings: [] }), "Nothing was changed.");
   const refused = [{ tenant: "default", name: "a", why: "changed", entry: null }];
-  assert.equal(resultText({ done: [entry], refused, left: [], unchanged: 1 }), "Applied 1 change. 1 schedule changed meanwhile: look at the plan again.");
+  assert.equal(resultText({ done: [entry], refused, left: [], unchanged: 1, warnings: [] }), "Applied 1 change. 1 schedule refused: look at the plan again.");
 });

@@ -6,7 +6,7 @@ import { changesOf, steadyRows, valueText } from "../src/pages/schedule/changes"
 import { type PauseEnd, pauseEnd, timeProblem, tomorrowAt } from "../src/pages/schedule/pause_end";
 import { DURATION_STEPS, durationAxis, runsPlot } from "../src/pages/schedule/plots";
 import { payloadProblem } from "../src/pages/schedule/payload";
-import { accountText, actorText, asSentence, endedText, isBlocked, managedByText, metText, policiesOf, proposedNames, reasonText, remedyParts, runStates, waitingLongest } from "../src/pages/schedule/sentences";
+import { accountText, actorText, asSentence, endedText, isBlocked, managedByText, metText, policiesOf, proposedNames, reasonText, remedyParts, runStates, waitText, waitingLongest } from "../src/pages/schedule/sentences";
 
 const HOUR = 3_600_000;
 const NOTHING = { fired: 0, succeeded: 0, failed: 0, cancelled: 0, running: 0, skipped: 0, coalesced: 0, planned: 0, paused: 0 };
@@ -397,6 +397,11 @@ test("rows that are shown stay in their places while new ones come", () => {
     rows: [{ id: "b", state: "succeeded" }, { id: "a", state: "succeeded" }],
     added: 1,
   });
+});
+
+test("a delete names the schedules that wait", () => {
+  assert.equal(waitText(["mail"]), "mail waits for it, and it does not succeed any more.");
+  assert.equal(waitText(["a", "b", "c"]), "a, b and c wait for it, and it does not succeed any more.");
 });
 
 test("a predecessor says what it lacks", () => {

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from evenbeat.app.dependencies import delete_warnings
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.core.checks import check_schedule
 from evenbeat.core.durations import write_duration
@@ -89,6 +90,12 @@ def delete_row(rows: ScheduleRows, wanted: ScheduleRecord) -> bool:
             return False
         if attempt.write(changes.delete(attempt.row, attempt.now)):
             break
+    for warning in delete_warnings(rows.session.store(), [row]):
+        _log.warning(
+            "the row of a schedule for which others wait is deleted, since the schedule is in the code only: "
+            f"{warning.problem}; durable=True gives it a row",
+            extra={"schedule_id": wanted.name, "tenant": wanted.tenant},
+        )
     _log.info(
         "the row of a schedule is deleted, since the schedule is in the code only",
         extra={"schedule_id": wanted.name, "tenant": wanted.tenant},

@@ -11,6 +11,7 @@ import msgspec
 
 from evenbeat.app.code_only import checked_code_schedule, delete_row, is_code_only
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_order
+from evenbeat.app.dependencies import refused_dependencies
 from evenbeat.app.inheriting import follow_template
 from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
@@ -19,6 +20,7 @@ from evenbeat.core.results import Schedule
 from evenbeat.errors import InvalidValue
 from evenbeat.node.settings import NodeSettings
 from evenbeat.rules import changes, definitions
+from evenbeat.rules.dependencies import predecessors
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.ownership import may_move, owner_text
 from evenbeat.tasks.task import Task
@@ -98,6 +100,7 @@ class Declarations:
         ]
         other_keys = {wanted.record.key for wanted in others}
         wanted_rows = in_order([*(Wanted(self._declared.of_task(task)) for task in durable), *others])
+        self._refuse_dependencies(wanted_rows)
         for wanted in wanted_rows:
             if wanted.record.key in other_keys:
                 self._declare_other(wanted)
@@ -106,6 +109,19 @@ class Declarations:
         keys = tuple(wanted.record.key for wanted in wanted_rows)
         known.update(keys, (row.key for row in code_only))
         return Declared(keys, tuple(code_only))
+
+    def _refuse_dependencies(self, wanted_rows: Iterable[Wanted]) -> None:
+        """Refuse declarations that wait for each other, before the first of them is written."""
+        records = [wanted.record for wanted in wanted_rows]
+        writes: list[tuple[ScheduleRecord, ScheduleRecord | None]] = []
+        for record in records:
+            waits = predecessors(record.trigger, record.after)
+            row = self._rows.session.row(*record.key) if waits else None
+            # A schedule that was made by hand, or that another source declares, stays as it is.
+            if row is None or row.state == "deleted" or may_move(row, record.managed_by):
+                writes.append((record, row))
+        for error in refused_dependencies(self._rows.session.store(), writes).values():
+            raise error
 
     def declare_by_mode(self, task: Task[..., Any], settings: NodeSettings) -> ScheduleRecord | None:
         """Declare the schedule of a task; return it if it is in the code only."""

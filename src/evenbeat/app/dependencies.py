@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import islice
-from typing import get_args
+from types import MappingProxyType
+from typing import TypeAlias, get_args
 
 from evenbeat.app.session import AppSession
 from evenbeat.core.dependencies import Dependencies, Predecessor, parse_after
 from evenbeat.core.instants import Instant, from_ms
-from evenbeat.core.records import ScheduleRecord, ScheduleState
+from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
+from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import InvalidValue, ScheduleConflict, shown
+from evenbeat.observe.phrases import some
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
     PENDING,
     cycle_through,
+    facts_of,
     is_on_success,
     pending_keys,
+    predecessor_run,
     predecessors,
     unmet,
     waits_until,
 )
-from evenbeat.stores.base import ScheduleQuery, Store, Write
+from evenbeat.rules.firing import Planned
+from evenbeat.rules.unfollowing import PENDING_A_CHANGE, asleep, stops_following, without_pending
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_schedule
 
+Key: TypeAlias = tuple[str, str]
+"""(tenant, name) of a schedule."""
+
+NO_ROWS: Mapping[Key, ScheduleRecord] = MappingProxyType({})
 _TRIES = 50
 _PAGE = 500
 _MOST_NAMES = 10_000
+_MOST_SHOWN = 10
 _STATES: tuple[ScheduleState, ...] = get_args(ScheduleState)
 
 
@@ -39,36 +51,109 @@ def link(session: AppSession, wanted: ScheduleRecord, previous: ScheduleRecord |
     without dependencies, or with those that it had. If the process dies between these writes and that of the
     schedule, a follower is left that does not follow: settling a success reads its row, and changes nothing.
     """
-    names = predecessors(wanted.trigger, wanted.after)
-    if not names or wanted.state == "deleted":
-        return
-    if previous is not None and previous.state != "deleted" and not previous.damage:
-        if set(names) <= set(predecessors(previous.trigger, previous.after)):
-            return
-    store = session.store()
-    _refuse_cycle(store, wanted, names)
-    for name in names:
+    check_link(session.store(), wanted, previous)
+    for name in new_predecessors(wanted, previous):
         _add_follower(session, wanted, name)
 
 
-def _refuse_cycle(store: Store, wanted: ScheduleRecord, names: Iterable[str]) -> None:
-    """Refuse a dependency by which the schedule would depend on itself."""
+def check_link(store: Store, wanted: ScheduleRecord, previous: ScheduleRecord | None) -> None:
+    """Refuse a schedule that would wait for itself, or for one that does not exist."""
+    refused = refused_dependencies(store, [(wanted, previous)])
+    if refused:
+        raise refused[wanted.key]
 
-    def leads_to(some: list[str]) -> dict[str, tuple[str, ...]]:
-        keys = tuple((wanted.tenant, name) for name in some)
-        found = every_schedule(store, ScheduleQuery(keys=keys, limit=_PAGE))
-        return {row.name: predecessors(row.trigger, row.after) for row in found if not row.damage}
 
-    cycle = cycle_through(wanted.name, tuple(names), leads_to)
-    if cycle is not None:
-        field = "trigger" if is_on_success(wanted) else "after"
-        raise InvalidValue(
-            f"{field} {shown(str(getattr(wanted, field)))} would make {wanted.name} wait for itself: "
-            f"{' -> '.join(cycle)}",
-            field=field,
-            value=getattr(wanted, field),
-            hint="remove one of these dependencies",
-        )
+def new_predecessors(wanted: ScheduleRecord, previous: ScheduleRecord | None) -> tuple[str, ...]:
+    """Return what a schedule waits for after a change; nothing if it has waited for all of them before."""
+    names = predecessors(wanted.trigger, wanted.after)
+    if not names or wanted.state == "deleted":
+        return ()
+    if previous is not None and previous.state != "deleted" and not previous.damage:
+        if set(names) <= set(predecessors(previous.trigger, previous.after)):
+            return ()
+    return names
+
+
+def refused_dependencies(
+    store: Store,
+    writes: Iterable[tuple[ScheduleRecord, ScheduleRecord | None]],
+    removed: Collection[Key] = (),
+) -> dict[Key, InvalidValue]:
+    """Return why schedules can't be written, by their keys: one would wait for itself, or for a schedule that
+    does not exist.
+
+    ``writes`` are the schedules that are written together, each with its present row; ``removed`` are those
+    that are deleted with them. Reads nothing if none of them waits for a schedule for which it did not wait
+    before.
+    """
+    written = {wanted.key: (wanted, previous) for wanted, previous in writes}
+    checked = {key: names for key, pair in written.items() if (names := new_predecessors(*pair))}
+    outcome = _Outcome(store, {key: wanted for key, (wanted, _) in written.items()}, removed)
+    refused: dict[Key, InvalidValue] = {}
+    while True:
+        # A schedule that is refused does not exist for those that wait for it, unless it is stored.
+        more = {
+            key: error
+            for key, names in checked.items()
+            if key not in refused and (error := outcome.problem(key, names)) is not None
+        }
+        if not more:
+            return refused
+        refused |= more
+        outcome.refuse(more)
+
+
+class _Outcome:
+    """What schedules wait for after changes that are written together."""
+
+    def __init__(self, store: Store, written: dict[Key, ScheduleRecord], removed: Collection[Key]) -> None:
+        self._store = store
+        self._written = written
+        self._refused: dict[Key, ScheduleRecord] = {}
+        self._stored: dict[Key, tuple[str, ...] | None] = dict.fromkeys(removed)
+
+    def refuse(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._refused[key] = self._written.pop(key)
+
+    def problem(self, key: Key, names: tuple[str, ...]) -> InvalidValue | None:
+        """Return why a schedule can't be written that waits for ``names``; None if it can."""
+        tenant, name = key
+        wanted = self._written[key]
+
+        def leads_to(some: list[str]) -> dict[str, tuple[str, ...]]:
+            return {each: following or () for each, following in self._known(tenant, some).items()}
+
+        cycle = cycle_through(name, names, leads_to)
+        if cycle is not None:
+            return _waits_for_itself(wanted, cycle)
+        known = self._known(tenant, names)
+        missing = next((each for each in names if known[each] is None), None)
+        if missing is None:
+            return None
+        return _unknown(self._store, wanted, missing, is_refused=(tenant, missing) in self._refused)
+
+    def _known(self, tenant: str, names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
+        """Return what schedules wait for; None for those that do not exist."""
+        keys = [(tenant, name) for name in names]
+        unread = tuple(key for key in keys if key not in self._written and key not in self._stored)
+        self._stored.update(dict.fromkeys(unread))
+        for row in every_schedule(self._store, ScheduleQuery(keys=unread, limit=_PAGE)) if unread else ():
+            self._stored[row.key] = () if row.damage else predecessors(row.trigger, row.after)
+        written = {key: self._written[key] for key in keys if key in self._written}
+        present = {key: predecessors(row.trigger, row.after) for key, row in written.items()}
+        return {key[1]: present[key] if key in present else self._stored[key] for key in keys}
+
+
+def _waits_for_itself(wanted: ScheduleRecord, cycle: Iterable[str]) -> InvalidValue:
+    field = "trigger" if is_on_success(wanted) else "after"
+    return InvalidValue(
+        f"{field} {shown(str(getattr(wanted, field)))} would make {wanted.name} wait for itself: "
+        f"{' -> '.join(cycle)}",
+        field=field,
+        value=getattr(wanted, field),
+        hint="remove one of these dependencies",
+    )
 
 
 def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> None:
@@ -77,21 +162,26 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
         row = session.row(wanted.tenant, name)
         if row is None or row.state == "deleted":
             raise _unknown(store, wanted, name)
-        planned = changes.add_follower(row, wanted.name, store.now())
-        if planned is None or store.put_schedules([Write(planned, row.version)])[0].accepted:
+        now = store.now()
+        planned = changes.add_follower(row, wanted.name, now)
+        if planned is None:
+            return
+        planned = by_waiting_successes(store, row, planned, now)
+        if store.put_schedules([Write(planned, row.version)])[0].accepted:
             return
     raise ScheduleConflict(wanted.tenant, name)
 
 
-def _unknown(store: Store, wanted: ScheduleRecord, name: str) -> InvalidValue:
+def _unknown(store: Store, wanted: ScheduleRecord, name: str, *, is_refused: bool = False) -> InvalidValue:
     rows = islice(every_schedule(store, ScheduleQuery(tenant=wanted.tenant, limit=_PAGE)), _MOST_NAMES)
     near = get_close_matches(name, [row.name for row in rows if row.name != wanted.name], n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"add {name} before {wanted.name}"
     field = "trigger" if is_on_success(wanted) else "after"
     return InvalidValue(
         f"{field} names the schedule {shown(name)}, which does not exist in tenant {wanted.tenant}",
         field=field,
         value=name,
-        hint=f"did you mean {near[0]}?" if near else f"add {name} before {wanted.name}",
+        hint=f"{name} is refused, too" if is_refused else hint,
     )
 
 
@@ -122,10 +212,40 @@ def dependencies_of(store: Store, row: ScheduleRecord) -> Dependencies:
             )
             for name in names
         ),
-        followers=_followers(store, row),
+        followers=followers_of(store, [row]).get(row.key, ()),
         waits_until=_moment(until),
         pending=pending,
     )
+
+
+def run_before(store: Store, run: RunRecord) -> RunRecord | None:
+    """Return the run whose success started a run; None if none did, or it was purged."""
+    before = predecessor_run(run)
+    if before is None:
+        return None
+    query = RunQuery(ids=(before,), tenant=run.tenant, without=LARGE_FIELDS, limit=1)
+    return next(iter(store.find_runs(query).items), None)
+
+
+def by_waiting_successes(store: Store, row: ScheduleRecord | None, planned: Planned, now: Instant) -> Planned:
+    """Return the plan of a change, decided by the successes that have not fired yet. Those that the change
+    keeps from firing are recorded as skipped; without any, the schedule goes on sleeping.
+
+    Reads nothing unless the schedule fires on success, or did.
+    """
+    stops = stops_following(row, planned.schedule)
+    if row is None or not (stops or is_on_success(planned.schedule)):
+        return planned
+    start, end = pending_keys(row.name)
+    # The rest of a damaged row is not to be written again as it is, so that there are no parts.
+    limit = 1 if not stops else None if row.damage else PENDING_A_CHANGE + 1
+    found = store.find_records(PENDING, tenant=row.tenant, start=start, end=end, limit=limit)
+    if found and not stops:
+        return planned
+    if found:
+        facts = facts_of({}, found, len(found) if row.damage else PENDING_A_CHANGE)
+        planned = without_pending(row, planned, facts, now)
+    return planned if planned.unfinished else planned._replace(schedule=asleep(planned.schedule))
 
 
 def _states(store: Store, tenant: str, names: Iterable[str]) -> dict[str, ScheduleState]:
@@ -134,13 +254,48 @@ def _states(store: Store, tenant: str, names: Iterable[str]) -> dict[str, Schedu
     return {row.name: row.state for row in found}
 
 
-def _followers(store: Store, row: ScheduleRecord) -> tuple[str, ...]:
-    """Return the schedules that follow this one now: the row may name some that do no more."""
-    keys = tuple((row.tenant, name) for name in row.followers.split())
-    found = every_schedule(store, ScheduleQuery(keys=keys, limit=_PAGE)) if keys else ()
-    return tuple(
-        each.name for each in found if not each.damage and row.name in predecessors(each.trigger, each.after)
-    )
+def followers_of(
+    store: Store, rows: Iterable[ScheduleRecord], written: Mapping[Key, ScheduleRecord] = NO_ROWS
+) -> dict[Key, tuple[str, ...]]:
+    """Return the names of the schedules that wait for each of these, where there are any: a row may name some
+    that do no more. ``written`` are rows as they will be."""
+    named = {row.key: row.followers.split() for row in rows}
+    keys = tuple({(tenant, name): None for (tenant, _), names in named.items() for name in names})
+    present: dict[Key, ScheduleRecord] = {}
+    for start in range(0, len(keys), _PAGE):
+        query = ScheduleQuery(keys=keys[start : start + _PAGE], limit=_PAGE)
+        present |= {row.key: row for row in store.find_schedules(query).items}
+    present |= {key: written[key] for key in keys if key in written}
+
+    def waits(key: Key, name: str) -> bool:
+        row = present.get(key)
+        return row is not None and not row.damage and name in predecessors(row.trigger, row.after)
+
+    found = {
+        key: tuple(sorted(each for each in names if waits((key[0], each), key[1])))
+        for key, names in named.items()
+    }
+    return {key: names for key, names in found.items() if names}
+
+
+def delete_warnings(
+    store: Store, deleted: Sequence[ScheduleRecord], written: Mapping[Key, ScheduleRecord] = NO_ROWS
+) -> tuple[ChangeWarning, ...]:
+    """Return which schedules wait for those that are deleted, and stay. Reads nothing if none has followers.
+
+    ``written`` are the rows of schedules that are changed together with them, as they will be.
+    """
+    gone = {row.key for row in deleted}
+    found = followers_of(store, (row for row in deleted if row.followers), written)
+    warnings = []
+    for (tenant, name), names in sorted(found.items()):
+        left = [each for each in names if (tenant, each) not in gone]
+        if left:
+            wait = "waits" if len(left) == 1 else "wait"
+            problem = f"{some(left, _MOST_SHOWN)} {wait} for {name}, which does not succeed any more"
+            hint = f"change what {'it waits' if len(left) == 1 else 'they wait'} for, or add {name} again"
+            warnings.append(ChangeWarning(problem=problem, hint=hint))
+    return tuple(warnings)
 
 
 def _moment(instant: Instant | None) -> datetime | None:

@@ -47,7 +47,7 @@ def _changes(
     action = decision.action
     if action == "drift":
         return deploying.edit_changes(decision.edited)
-    if action == "conflict" and wanted is not None:
+    if action in ("refused", "conflict") and wanted is not None:
         return deploying.differences(row, wanted.record)
     if action in ("unchanged", "orphan", "conflict"):
         return ()

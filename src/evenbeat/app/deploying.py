@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_levels
 from evenbeat.app.definitions import unknown_task
-from evenbeat.app.dependencies import link
+from evenbeat.app.dependencies import delete_warnings, link, refused_dependencies
 from evenbeat.app.deploy_entries import entry_of
 from evenbeat.app.rows import ScheduleRows, audited_write
 from evenbeat.core.audits import AuditAction
@@ -106,13 +106,14 @@ class Deployments:
     def plan(self, scope: Scope) -> DeployPlan:
         """Return what ``apply`` would change now."""
         now = self._rows.session.store().now()
-        entries = [self._entry(step, now) for step in self._steps(scope, now)]
+        steps = self._steps(scope, now)
+        entries = [self._entry(step, now) for step in steps]
         shown = sorted((e for e in entries if e.action != "unchanged"), key=lambda e: (e.tenant, e.name))
         return DeployPlan(
             entries=tuple(shown),
             unchanged=len(entries) - len(shown),
             at=from_ms(now),
-            warnings=tuple(self._warnings(scope, shown)),
+            warnings=(*self._warnings(scope, shown), *self._delete_warnings(steps)),
         )
 
     def apply(self, scope: Scope, allowed: frozenset[str] | None) -> DeployResult:
@@ -126,6 +127,8 @@ class Deployments:
         for step in self._steps(scope, now):
             if step.decision.action == "unchanged":
                 unchanged += 1
+            elif step.decision.action == "refused":
+                refused.append(self._refused(step, step.decision.why, now))
             elif step.decision.action not in DONE_BY_APPLY:
                 left.append(self._entry(step, now))
             elif allowed is not None and step.token not in allowed:
@@ -139,7 +142,9 @@ class Deployments:
                 written, kept = self._write(linked[start : start + ONE_STEP], scope)
                 done += written
                 refused += kept
+        removed = [step for step in done if step.decision.action == "remove"]
         return DeployResult(
+            warnings=self._delete_warnings(removed),
             done=tuple(sorted((self._entry(step, now) for step in done), key=lambda e: (e.tenant, e.name))),
             refused=tuple(refused),
             left=tuple(left),
@@ -158,7 +163,23 @@ class Deployments:
             for row in every_schedule(self._rows.session.store(), query):
                 if deploying.is_orphan(row, scope.owners, declared):
                     steps.append(self._orphan_step(row, scope, now))
-        return steps
+        return self._with_refused(steps)
+
+    def _with_refused(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps; those refused whose schedules would wait for themselves, or for none."""
+        writes = [
+            (step.wanted.record, step.row)
+            for step in steps
+            if step.wanted is not None and step.decision.action in DONE_BY_APPLY
+        ]
+        removed = [step.key for step in steps if step.decision.action == "remove"]
+        refused = refused_dependencies(self._rows.session.store(), writes, removed)
+        return [
+            step._replace(decision=Decision("refused", why=str(refused[step.key])))
+            if step.key in refused
+            else step
+            for step in steps
+        ]
 
     def _read(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], ScheduleRecord]:
         chosen = list(keys)
@@ -262,7 +283,11 @@ class Deployments:
                 alone.append(step)
                 continue
             describe = partial(auditing.schedule_change, _action(step))
-            together.append((step, audited_write(step.row, planned, now, describe)))
+            write = audited_write(self._rows.session.store(), step.row, planned, now, describe)
+            if write.planned.unfinished:
+                alone.append(step)
+            else:
+                together.append((step, write))
         return together, alone
 
     def _write_alone(self, step: Step, scope: Scope, done: list[Step], refused: list[RefusedChange]) -> None:
@@ -308,6 +333,16 @@ class Deployments:
                 lack, hint = found
                 problem = f"{lack}, of {', '.join(schedules)}: its runs wait until a node has it"
                 yield ChangeWarning(problem=problem, hint=hint)
+
+    def _delete_warnings(self, steps: Sequence[Step]) -> tuple[ChangeWarning, ...]:
+        """Return which schedules wait for those that are removed, after the deploy."""
+        removed = [step.row for step in steps if step.row is not None and step.decision.action == "remove"]
+        written = {
+            step.key: step.wanted.record
+            for step in steps
+            if step.wanted is not None and step.decision.action in DONE_BY_APPLY
+        }
+        return delete_warnings(self._rows.session.store(), removed, written)
 
 
 def _written_row(step: Step) -> ScheduleRecord:

@@ -11,7 +11,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from evenbeat.app.audit import Audit
-from evenbeat.app.dependencies import dependencies_of
+from evenbeat.app.dependencies import dependencies_of, run_before
 from evenbeat.app.limits import read_usage
 from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.app.tick_records import TickRecords
@@ -104,7 +104,8 @@ def explain_run(session: AppSession, run: RunRecord, tz: str | None = None) -> W
     waiting = why_it_waits(store, run)
     zone: tzinfo = asked or (UTC if trigger is None else trigger.tzinfo)
     entry = _entry(session, run.tenant, change_behind_run(run))
-    return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone, entry)
+    before = run_before(store, run)
+    return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone, entry, before)
 
 
 def _entry(session: AppSession, tenant: str, change: ChangeBehind | None) -> AuditEntry | None:

@@ -23,9 +23,9 @@ from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe import run_progress
 from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.observe.phrases import count
-from evenbeat.rules import attempts, auditing
+from evenbeat.rules import attempts, auditing, changes
 from evenbeat.rules.code_only import is_from_memory
-from evenbeat.rules.dependencies import is_after_success, is_on_success
+from evenbeat.rules.dependencies import Unlisted, is_after_success, is_on_success, unlisted
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run, every_schedule
@@ -82,6 +82,7 @@ def repair(store: Store, *, dry_run: bool = True) -> RepairReport:
         *_lost(store, now),
         *_uncancelled(store, now),
         *_asleep(store, now),
+        *_unlisted(store, now),
         *_leftovers(store),
     ]
     findings = [each.finding for each in found] if dry_run else _mended(store, found, now)
@@ -305,6 +306,44 @@ def _asleep(store: Store, now: Instant) -> Iterator[_Found]:
 
 def _waker(store: Store, row: ScheduleRecord, now: Instant) -> Callable[[], bool]:
     return lambda: wake(store, row, now, "repair")
+
+
+# -- unlisted followers ------------------------------------------------------------------------------------
+
+
+def _unlisted(store: Store, now: Instant) -> Iterator[_Found]:
+    for each in unlisted([*every_schedule(store, ScheduleQuery(limit=_PAGE))]):
+        row, names = each.leader, ", ".join(each.followers)
+        finding = RepairFinding(
+            kind="unlisted",
+            tenant=row.tenant,
+            subject=row.name,
+            what=f"Schedule {row.name} does not list {names}: its successes do not start or wake them.",
+            evidence=(Fact(text=row.damage),) if row.damage else (),
+            mending=None if row.damage else "lists them again",
+        )
+        yield _Found(finding, write=None if row.damage else _lister(store, each, now))
+
+
+def _lister(store: Store, found: Unlisted, now: Instant) -> Callable[[], bool]:
+    row, names = found.leader, [*found.leader.followers.split(), *found.followers]
+    change = auditing.Change(
+        "schedule",
+        row.name,
+        row.tenant,
+        "repair",
+        {"followers": row.followers.split()},
+        {"followers": sorted(names)},
+    )
+
+    def write() -> bool:
+        planned = Planned(row)
+        for name in found.followers:
+            planned = changes.add_follower(planned.schedule, name, now) or planned
+        planned = planned._replace(records=audited(change, now))
+        return store.put_schedules([Write(planned, row.version)])[0].accepted
+
+    return write
 
 
 # -- leftovers ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from evenbeat.app.audit import audited
-from evenbeat.app.dependencies import link
+from evenbeat.app.dependencies import by_waiting_successes, link
 from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
@@ -28,7 +28,7 @@ from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.dependencies import predecessors
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Write
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store, Write
 from evenbeat.stores.pages import every_run
 
 # A write loses only while another one wins: losing so often in a row means a fault.
@@ -42,11 +42,15 @@ Describe: TypeAlias = Callable[[ScheduleRecord | None, Planned], auditing.Change
 """Returns what a plan changes about a row, for the audit."""
 
 
-def audited_write(row: ScheduleRecord | None, planned: Planned, now: Instant, describe: Describe) -> Write:
-    """Return the write of a plan, together with its entry in the audit.
+def audited_write(
+    store: Store, row: ScheduleRecord | None, planned: Planned, now: Instant, describe: Describe
+) -> Write:
+    """Return the write of a plan, together with its entry in the audit, and with the successes of another
+    schedule that the change keeps from firing.
 
     A part of a long plan has no entry: the last part carries the change.
     """
+    planned = by_waiting_successes(store, row, planned, now)
     if not planned.unfinished:
         planned = planned._replace(records=planned.records + audited(describe(row, planned), now))
     return Write(planned, None if row is None else row.version)
@@ -89,7 +93,8 @@ class Try:
             return True
         store, row = self._rows.session.store(), self.row
         link(self._rows.session, planned.schedule, row)
-        written = store.put_schedules([audited_write(row, planned, self.now, self._describe)])[0]
+        write = audited_write(store, row, planned, self.now, self._describe)
+        written = store.put_schedules([write])[0]
         self.next_row = written.current
         if not written.accepted:
             if row is not None and row.damage and written.current is None:
@@ -98,7 +103,7 @@ class Try:
             self.is_lost = True
             return False
         store.hint()
-        if planned.unfinished:
+        if write.planned.unfinished:
             return False
         planned = planned._replace(schedule=self._rows.after_write(row, planned.schedule))
         # A new schedule has no statistics yet.

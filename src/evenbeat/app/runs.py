@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from evenbeat.app import audit
 from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Progress, act_on_all
+from evenbeat.app.dependencies import run_before
 from evenbeat.app.explaining import explain_run, why_it_waits
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
@@ -134,6 +135,9 @@ class Runs:
         if record.state != "queued":
             found = self._session.store().get_record(run_progress.KIND, record.tenant, id)
             run = replace(run, progress=run_progress.progress_view(record, found))
+        if run.predecessor is not None and run.predecessor_schedule is None:
+            before = run_before(self._session.store(), record)
+            run = replace(run, predecessor_schedule=None if before is None else before.schedule)
         return run
 
     def count(self, *, tenant: str | None = None, all_tenants: bool = False) -> dict[RunState, int]:

@@ -7,8 +7,10 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple, Protocol, TypeAlias
 
-from evenbeat.app.bulk import Answers, Progress, act_on_all, batches
-from evenbeat.app.link_checks import check_links
+from msgspec.structs import replace
+
+from evenbeat.app.bulk import Answers, Pages, Progress, act_on_all, batches
+from evenbeat.app.dependencies import check_link, delete_warnings
 from evenbeat.app.rows import ScheduleRows, audited_write, concerns_others
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.instants import Instant
@@ -44,14 +46,25 @@ class BulkChange(NamedTuple):
     def run(self, limit: int, *, dry_run: bool, progress: Progress | None = None) -> BulkResult[Schedule]:
         """Change up to ``limit`` schedules; with ``dry_run``, only check which of them could be changed."""
         found = chain.from_iterable(self.search.pages())
-        return act_on_all(
-            batches(found, check_limit(limit)),
+        deleted: list[ScheduleRecord] = []
+
+        def pages() -> Pages[ScheduleRecord]:
+            for page, has_more in batches(found, check_limit(limit)):
+                if self.action == "delete":
+                    deleted.extend(page)
+                yield page, has_more
+
+        result = act_on_all(
+            pages(),
             self._check_page if dry_run else self._change_page,
             lambda row: ChangedItem(tenant=row.tenant, id=row.name),
             self.rows.views,
             dry_run=dry_run,
             progress=progress,
         )
+        left = {(item.tenant, item.id) for item in result.refused}
+        gone = [row for row in deleted if row.key not in left]
+        return replace(result, warnings=delete_warnings(self.rows.session.store(), gone))
 
     def _check_page(self, page: Sequence[ScheduleRecord]) -> Answers:
         """Return why rows could not be changed; write nothing."""
@@ -62,7 +75,7 @@ class BulkChange(NamedTuple):
         try:
             planned = self.decide(row, now)
             if planned is not None:
-                check_links(self.rows.session, planned.schedule, row)
+                check_link(self.rows.session.store(), planned.schedule, row)
         except StoreUnavailable:
             raise
         except EvenbeatError as error:
@@ -89,8 +102,11 @@ class BulkChange(NamedTuple):
                 continue
             if planned is None or is_long(planned):
                 continue
-            if not concerns_others(row, planned.schedule):
-                writes.append((row, audited_write(row, planned, now, describe)))
+            if concerns_others(row, planned.schedule):
+                continue
+            write = audited_write(store, row, planned, now, describe)
+            if not write.planned.unfinished:
+                writes.append((row, write))
         answers = store.put_schedules([write for _, write in writes]) if writes else []
         done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]
         for row in done:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from evenbeat.app.audit import write_audited
 from evenbeat.app.bulk import Progress
+from evenbeat.app.dependencies import check_link
 from evenbeat.app.inheriting import definition_fields, named_template, template_not_found
-from evenbeat.app.link_checks import check_links
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.schedule_bulk import BulkChange
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch
@@ -196,7 +196,7 @@ class Templates:
         timed = ScheduleRecord(tenant=tenant, name=name, task="template", trigger=_ANY_TRIGGER)
         wanted = self._rows.with_calendars(with_options(timed, options))
         planned = changes.create(wanted, self._session.store().now(), None)
-        check_links(self._session, planned.schedule)
+        check_link(self._session.store(), planned.schedule, None)
 
     def _refuse_used(self, tenant: str, name: str) -> None:
         users = [row.name for page in self._users(tenant, name).pages() for row in page]

@@ -13,6 +13,7 @@ from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.layout import indented
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, show_before_asking
+from evenbeat.cli.phrases import warning_lines
 from evenbeat.cli.progress import bulk_progress
 from evenbeat.core.json_form import json_form
 from evenbeat.core.results import BulkResult, RefusedItem
@@ -114,6 +115,7 @@ def _sample(
     if found.matched > len(found.sample):
         yield f"and {found.matched - len(found.sample):,} more"
     yield ""
+    yield from warning_lines(found.warnings)
 
 
 def _would(action: BulkAction[_Item], found: BulkResult[_Item], local: LocalTime) -> Iterable[RenderableType]:
@@ -135,3 +137,4 @@ def _report(action: BulkAction[_Item], result: BulkResult[_Item]) -> Iterable[Re
     yield from refusal_lines(result.refused, action.noun)
     if result.more:
         yield "there are more: run it again, or with a higher --limit"
+    yield from warning_lines(result.warnings)

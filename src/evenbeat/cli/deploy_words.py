@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.local_time import LocalTime
-from evenbeat.cli.phrases import printable
+from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.core.deploys import DeployPlan, DeployResult, PlanAction, PlanEntry
 from evenbeat.core.masking import masked
 from evenbeat.observe.phrases import count
@@ -21,6 +21,7 @@ _MARKS: dict[PlanAction, tuple[str, str]] = {
     "add": ("+", "green"),
     "change": ("~", "yellow"),
     "remove": ("-", "red"),
+    "refused": ("x", "red"),
     "conflict": ("!", "red"),
     "drift": ("^", "magenta"),
     "orphan": ("?", "dim"),
@@ -36,15 +37,15 @@ def plan_words(plan: DeployPlan, local: LocalTime) -> Iterator[RenderableType]:
     if plan.entries:
         yield ""
     yield counts_words(plan)
-    for warning in plan.warnings:
-        hint = "" if warning.hint is None else f"; {warning.hint}"
-        yield f"warning: {printable(warning.problem)}{hint}"
+    yield from warning_lines(plan.warnings)
 
 
 def counts_words(plan: DeployPlan) -> str:
     """Return ``2 to add, 1 to change, 0 to remove; 12 unchanged``."""
     words = ", ".join(f"{plan.count(action):,} to {action}" for action in _DONE)
     others = [f"{plan.unchanged:,} unchanged"]
+    if number := plan.count("refused"):
+        others.append(f"{number:,} refused")
     if number := plan.count("conflict"):
         others.append(count(number, "conflict"))
     if number := plan.count("drift"):
@@ -66,12 +67,14 @@ def result_words(result: DeployResult, local: LocalTime) -> Iterator[RenderableT
         past = {"add": "added", "change": "changed", "remove": "removed"}
         yield ", ".join(f"{past[action]} {numbers[action]:,}" for action in _DONE if numbers[action])
     for refused in result.refused:
-        yield styled((f"refused {refused.name}: {printable(refused.why)}", "red"))
+        if refused.entry is None or refused.entry.why != refused.why:
+            yield styled((f"refused {refused.name}: {printable(refused.why)}", "red"))
         if refused.entry is not None:
             yield from entry_words(refused.entry, local)
     for entry in result.left:
         if entry.action != "orphan":
             yield from entry_words(entry, local)
+    yield from warning_lines(result.warnings)
 
 
 def entry_words(entry: PlanEntry, local: LocalTime) -> Iterator[RenderableType]:

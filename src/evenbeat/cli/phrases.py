@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from evenbeat.rules.error_groups import error_line
 
 if TYPE_CHECKING:
-    from evenbeat.core.results import Schedule
+    from evenbeat.core.results import ChangeWarning
 
 
 def rfc3339(moment: datetime) -> str:
@@ -29,9 +29,9 @@ def printable(text: str, keep: str = "\n\t") -> str:
     )
 
 
-def warning_lines(schedule: Schedule) -> Iterator[str]:
-    """Yield the warnings that a change of a schedule came back with."""
-    for warning in schedule.warnings:
+def warning_lines(warnings: Iterable[ChangeWarning]) -> Iterator[str]:
+    """Yield the warnings that a change came back with."""
+    for warning in warnings:
         hint = "" if warning.hint is None else f"; {warning.hint}"
         yield printable(f"warning: {warning.problem}{hint}", keep="")
 

@@ -51,6 +51,21 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
+def check_predecessor(value: object, field: str) -> None:
+    """Refuse what is not the name of a schedule; for a task, say what to write instead."""
+    if isinstance(value, str):
+        check_name(value, field)
+        return
+    name = getattr(value, "name", None)
+    example = name if is_name(name) else "load"
+    raise InvalidValue(
+        f"{field} {shown(value)} is not the name of a schedule",
+        field=field,
+        value=value,
+        hint=f'write the name as a text: "{example}". A decorated task has a schedule of its own name',
+    )
+
+
 def check_name(value: object, field: str) -> None:
     """Refuse a name of a schedule or a lock that is not valid."""
     if not is_name(value):

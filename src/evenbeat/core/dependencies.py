@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from evenbeat.core.checks import check_name, check_one_of
+from evenbeat.core.checks import check_one_of, check_predecessor
 from evenbeat.core.durations import UNITS, Duration, read_duration, write_duration
 from evenbeat.core.records import ScheduleState
 from evenbeat.errors import InvalidValue, shown
@@ -89,7 +89,7 @@ def after(
             hint=f"at most {MOST_PREDECESSORS}",
         )
     for name in schedules:
-        check_name(name, "after")
+        check_predecessor(name, "after")
     check_one_of("otherwise", otherwise, get_args(Otherwise))
     return After(
         tuple(dict.fromkeys(schedules)),

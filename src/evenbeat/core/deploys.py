@@ -9,8 +9,11 @@ import msgspec
 
 from evenbeat.core.results import ChangeWarning
 
-PlanAction: TypeAlias = Literal["add", "change", "remove", "conflict", "drift", "orphan", "unchanged"]
-"""``add``, ``change``, ``remove``: what ``apply`` does. ``conflict``: the schedule was made by hand, or
+PlanAction: TypeAlias = Literal[
+    "add", "change", "remove", "refused", "conflict", "drift", "orphan", "unchanged"
+]
+"""``add``, ``change``, ``remove``: what ``apply`` does. ``refused``: the schedule would wait for itself, or
+for one that does not exist; ``why`` says which. ``conflict``: the schedule was made by hand, or
 another source declares it; only ``adopt`` takes it over. ``drift``: it was edited by hand and is declared
 otherwise; the edit stays until the declaration changes. ``orphan``: it was declared once and is not any more;
 only ``prune`` removes it. ``unchanged``: nothing is to do."""
@@ -44,7 +47,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True):
     ticks_after: tuple[datetime, ...] = ()
     """The next five ticks after the change."""
     why: str = ""
-    """Why it is a conflict, or which edits by hand a change replaces."""
+    """Why it is refused or a conflict, or which edits by hand a change replaces."""
     command: str = ""
     """The command that settles a conflict, a drift or an orphan."""
     token: str = ""
@@ -61,7 +64,8 @@ class DeployPlan(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     """When it was made, by the store's clock."""
     warnings: tuple[ChangeWarning, ...] = ()
-    """Tasks of added and changed schedules that neither the app nor a live node has."""
+    """Tasks of added and changed schedules that neither the app nor a live node has, and schedules that wait
+    for removed ones."""
 
     @property
     def to_do(self) -> tuple[PlanEntry, ...]:
@@ -89,7 +93,10 @@ class DeployResult(msgspec.Struct, frozen=True, kw_only=True):
     done: tuple[PlanEntry, ...]
     """The changes that were made."""
     refused: tuple[RefusedChange, ...]
-    """The changes that were not made: the schedule has changed since the plan, or its quota is used up."""
+    """The changes that were not made: the schedule has changed since the plan, it would wait for itself or
+    for one that does not exist, or its quota is used up."""
     left: tuple[PlanEntry, ...]
     """Conflicts, drifts and orphans, which stay as they are."""
     unchanged: int
+    warnings: tuple[ChangeWarning, ...] = ()
+    """Schedules that wait for removed ones."""

@@ -21,5 +21,5 @@ class MoveResult(BulkResult[Run], frozen=True, kw_only=True):
 
     schedules: tuple[ScheduleOfTask, ...]
     """Schedules that still have the old task."""
-    warnings: tuple[ChangeWarning, ...]
+    warnings: tuple[ChangeWarning, ...] = ()
     """Nothing has the new task, or payloads do not fit it."""

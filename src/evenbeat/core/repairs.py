@@ -9,11 +9,12 @@ import msgspec
 
 from evenbeat.core.explanations import Fact
 
-RepairKind: TypeAlias = Literal["duplicate", "asleep", "lost", "uncancelled", "leftover", "index"]
-"""``duplicate``: a tick was settled more than once. ``asleep``: an active schedule has no wake-up. ``lost``:
-a running run has no lease, or one that ended, and no node takes it over. ``uncancelled``: a queued run was
-asked to stop, and nobody ended it. ``leftover``: a record that nothing needs any more. ``index``: an index of
-the store does not agree with its rows (Redis)."""
+RepairKind: TypeAlias = Literal["duplicate", "asleep", "unlisted", "lost", "uncancelled", "leftover", "index"]
+"""``duplicate``: a tick was settled more than once. ``asleep``: an active schedule has no wake-up.
+``unlisted``: a schedule does not tell one that waits for it of its successes. ``lost``: a running run has no
+lease, or one that ended, and no node takes it over. ``uncancelled``: a queued run was asked to stop, and
+nobody ended it. ``leftover``: a record that nothing needs any more. ``index``: an index of the store does not
+agree with its rows (Redis)."""
 
 RepairOutcome: TypeAlias = Literal["found", "mended", "changed", "left"]
 """``found``: a dry run changes nothing. ``mended``. ``changed``: somebody changed the row meanwhile, so it

@@ -34,7 +34,7 @@ them takes it any moment."""
 
 
 class ChangeWarning(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a change may have no effect, though it was made."""
+    """Why a change may have no effect, or what it does to other schedules, though it was made."""
 
     problem: str
     hint: str | None
@@ -195,6 +195,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause
     predecessor: str | None
     """The id of the run whose success started this one, which has the same tick; None if none did."""
+    predecessor_schedule: str | None
+    """The schedule of that run. In lists, None if a user started that run: its id does not say."""
     coalesced: int
     kind: Kind
     payload: Any
@@ -345,6 +347,17 @@ class BulkResult(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """Whether more of them match than the limit allows."""
     sample: tuple[Item, ...]
     """The first few of them, as they were before the change: the newest runs, or schedules by name."""
+    warnings: tuple[ChangeWarning, ...] = ()
+    """Of ``schedules.delete_all``: schedules that wait for deleted ones. Also for a dry run."""
+
+
+class DeletedSchedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that was deleted."""
+
+    name: str
+    tenant: str
+    warnings: tuple[ChangeWarning, ...] = ()
+    """Schedules that wait for it."""
 
 
 class SkippedTicks(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from evenbeat.errors import EvenbeatError
 from evenbeat.observe.phrases import count, span
 from evenbeat.rules.calendar_records import KIND as CALENDAR
 from evenbeat.rules.calendar_records import named_calendars, read_calendar
-from evenbeat.rules.dependencies import broken
+from evenbeat.rules.dependencies import broken, unlisted
 from evenbeat.rules.templates import TEMPLATE
 from evenbeat.stores.base import Store
 from evenbeat.triggers.calendar_texts import write_day
@@ -134,6 +134,21 @@ def dependency_findings(rows: list[ScheduleRecord]) -> Iterator[Finding]:
             details=some_lines(f"{row.name} waits for {name}" for row, name in gone),
             facts={
                 "missing": [{"tenant": row.tenant, "name": row.name, "waits_for": name} for row, name in gone]
+            },
+        )
+    deaf = unlisted(rows)
+    if deaf:
+        number = count(len(deaf), "schedule does not list", "schedules do not list")
+        yield Finding(
+            check="dependencies",
+            level="fail",
+            message=f"{number} all that wait for {'it' if len(deaf) == 1 else 'them'}",
+            hint="their successes do not start them: evenbeat repair lists them again",
+            details=some_lines(f"{row.name} does not list {', '.join(names)}" for row, names in deaf),
+            facts={
+                "unlisted": [
+                    {"tenant": row.tenant, "name": row.name, "followers": list(names)} for row, names in deaf
+                ]
             },
         )
     cycles = [(each.schedule, each.cycle) for each in found if each.cycle]

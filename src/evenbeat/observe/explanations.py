@@ -12,7 +12,7 @@ from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import Instant
 from evenbeat.core.rates import write_rate
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
-from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_words
+from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_words, success_fact
 from evenbeat.observe.phrases import count, measured, some, span
 from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
@@ -325,13 +325,7 @@ def _waits_for_run(case: Case) -> Words:
 def _waits_for_success(case: Case) -> Words:
     schedule, now = case.facts.schedule, case.facts.now
     names = predecessors(schedule.trigger, schedule.after)
-    evidence = []
-    for name in names:
-        last = case.facts.last_successes.get(name)
-        text = f"last success of {name}" if last is not None else f"{name} has never succeeded"
-        if name in case.facts.gone:
-            text = f"{name} does not exist any more" + ("" if last is None else "; its last success")
-        evidence.append(case.speaker.fact(text, last))
+    evidence = [success_fact(name, case.facts, case.speaker) for name in names]
     if is_on_success(schedule):
         return Words(
             f"{schedule.name} has no ticks of its own: it fires {schedule.trigger}",

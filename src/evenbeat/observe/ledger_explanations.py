@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from evenbeat.core.dependencies import parse_after
 from evenbeat.core.explanations import Fact
 from evenbeat.core.records import Reason, ScheduleRecord, Skipped
 from evenbeat.observe.phrases import count
 from evenbeat.observe.reasons import skip_reason
 from evenbeat.observe.run_explanations import Speaker, Words
+from evenbeat.rules.dependencies import unmet
 from evenbeat.rules.why import Outage, TickFacts
 
 
@@ -18,12 +20,36 @@ def skipped_words(facts: TickFacts, row: Skipped, outage: Outage | None, speaker
     if row.reason == "coalesced" and row.run is not None:
         how = "(overlap queue)" if schedule.overlap == "queue" else "(catch-up latest)"
         why = f"run {row.run} stands for it {how}"
-    words = f"the tick of {tick} did not run: {why}"
     evidence = [row_fact(row, speaker)]
+    if row.reason == "dependency" and schedule.after:
+        names = _unmet_at(row, facts)
+        why = f"{' or '.join(names)} had not succeeded in time (after {schedule.after})"
+        evidence += [success_fact(name, facts, speaker) for name in names]
+    words = f"the tick of {tick} did not run: {why}"
     if outage is not None:
         words = f"the tick of {tick} did not run: {_outage_words(outage, speaker)}; {why}"
         evidence.append(outage_fact(outage, speaker))
     return Words(words, evidence, _remedy(row.reason, schedule, speaker))
+
+
+def _unmet_at(row: Skipped, facts: TickFacts) -> tuple[str, ...]:
+    """Return the predecessors that had not succeeded when a tick was skipped.
+
+    The statistics have the last success alone: of those that have succeeded since, it may have been any.
+    """
+    after = parse_after(facts.schedule.after)
+    last = facts.last_successes
+    since = tuple(name for name in after.schedules if (last.get(name) or 0) > row.recorded_at)
+    return unmet(after, last, row.recorded_at) or since or after.schedules
+
+
+def success_fact(name: str, facts: TickFacts, speaker: Speaker) -> Fact:
+    """Return when a schedule that this one waits for last succeeded."""
+    last = facts.last_successes.get(name)
+    text = f"last success of {name}" if last is not None else f"{name} has never succeeded"
+    if name in facts.gone:
+        text = f"{name} does not exist any more" + ("" if last is None else "; its last success")
+    return speaker.fact(text, last)
 
 
 def row_fact(row: Skipped, speaker: Speaker) -> Fact:

@@ -21,6 +21,7 @@ from evenbeat.rules.attempts import (
     given_up,
     was_expired,
 )
+from evenbeat.rules.dependencies import is_after_success, predecessor_run, predecessor_schedule
 from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.waiting import Waiting
 from evenbeat.rules.why import Finding
@@ -76,10 +77,12 @@ def run_why(
     now: Instant,
     zone: tzinfo,
     entry: AuditEntry | None = None,
+    before: RunRecord | None = None,
 ) -> Why:
-    """Return the answer about a run. ``entry`` is the change by hand that led to its state."""
+    """Return the answer about a run. ``entry`` is the change by hand that led to its state, ``before`` the
+    run whose success started it."""
     speaker = Speaker(run.tenant, zone)
-    words = run_words(finding, run, waiting, now, speaker)
+    words = run_words(finding, run, waiting, now, speaker, before)
     return Why(
         verdict=finding.verdict,
         sentence=words.sentence,
@@ -104,13 +107,18 @@ def change_facts(entry: AuditEntry | None) -> Iterator[Fact]:
 
 
 def run_words(
-    finding: Finding, run: RunRecord, waiting: Waiting | None, now: Instant, speaker: Speaker
+    finding: Finding,
+    run: RunRecord,
+    waiting: Waiting | None,
+    now: Instant,
+    speaker: Speaker,
+    before: RunRecord | None = None,
 ) -> Words:
     if run.schedule is not None and run.tick is not None:
         subject = f"the run of {run.schedule} for {speaker.time(run.tick)}"
     else:
         subject = f"run {run.id} of {run.task}"
-    evidence = list(run_facts(run, speaker))
+    evidence = list(run_facts(run, speaker, before))
     if run.state == "queued":
         sentence, remedy = _queued_words(subject, finding.verdict, run, waiting, speaker)
         return Words(sentence, evidence, remedy)
@@ -177,7 +185,10 @@ def _queued_words(
     return f"{subject} waits {words}", remedies[reason]
 
 
-def run_facts(run: RunRecord, speaker: Speaker) -> Iterator[Fact]:
+def run_facts(run: RunRecord, speaker: Speaker, before: RunRecord | None = None) -> Iterator[Fact]:
+    """Yield what happened to a run. ``before`` is the run whose success started it, if it was read."""
+    if is_after_success(run):
+        yield _success_fact(run, speaker, before)
     by = f" by {run.fired_by}" if run.fired_by else ""
     how = {"tick": f"fired{by}", "backfill": "added by a backfill"}.get(run.cause, "enqueued")
     yield speaker.fact(how, run.created_at)
@@ -195,6 +206,16 @@ def run_facts(run: RunRecord, speaker: Speaker) -> Iterator[Fact]:
         yield speaker.fact(f"attempt {attempt.number}{on} {attempt.outcome}{error}", attempt.ended_at)
     if run.state == "running":
         yield speaker.fact(f"attempt {run.attempt} started on {run.worker}", run.started_at)
+
+
+def _success_fact(run: RunRecord, speaker: Speaker, before: RunRecord | None) -> Fact:
+    """Return which success started a run, and which tick it had."""
+    name = predecessor_schedule(run) if before is None else before.schedule
+    started = "a success of another schedule" if name is None else f"the success of {name}"
+    known = predecessor_run(run)
+    which = "" if known is None else f", run {known}"
+    tick = "" if run.tick is None else f", tick {speaker.time(run.tick)}"
+    return speaker.fact(f"started by {started}{which}{tick}", None if before is None else before.finished_at)
 
 
 def _took(run: RunRecord) -> str:

@@ -28,7 +28,7 @@ from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.observe.trigger_explanations import trigger_words
 from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
-from evenbeat.rules.dependencies import predecessor_run
+from evenbeat.rules.dependencies import predecessor_run, predecessor_schedule
 from evenbeat.rules.firing import catching_up, is_waiting
 from evenbeat.rules.inheritance import inherited_by, template_of
 from evenbeat.rules.ownership import kind_of, source_of
@@ -126,6 +126,7 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         run_at=_shown(run.run_at),
         cause=run.cause,
         predecessor=predecessor_run(run),
+        predecessor_schedule=predecessor_schedule(run),
         coalesced=run.coalesced,
         kind=run.kind,
         payload=_value(run.payload),

@@ -122,11 +122,13 @@ def pending_keys(name: str) -> tuple[str, str]:
     return f"{name}/", f"{name}0"
 
 
-def facts_of(last_successes: Mapping[str, Instant | None], records: Sequence[Record]) -> Facts:
-    """Return the facts from statistics, and from up to PENDING_A_STEP + 1 pending records."""
-    found = [Pending(record.key, _read(record.body)) for record in records[:PENDING_A_STEP]]
+def facts_of(
+    last_successes: Mapping[str, Instant | None], records: Sequence[Record], most: int = PENDING_A_STEP
+) -> Facts:
+    """Return the facts from statistics, and from up to ``most`` + 1 pending records."""
+    found = [Pending(record.key, _read(record.body)) for record in records[:most]]
     found.sort(key=lambda pending: pending.success.at)
-    return Facts(last_successes, tuple(found), len(records) > PENDING_A_STEP)
+    return Facts(last_successes, tuple(found), len(records) > most)
 
 
 def _read(body: str) -> Success:
@@ -242,6 +244,29 @@ def broken(rows: Sequence[ScheduleRecord]) -> list[Broken]:
     return found
 
 
+class Unlisted(NamedTuple):
+    """A schedule that others wait for, and that does not tell them of its successes."""
+
+    leader: ScheduleRecord
+    followers: tuple[str, ...]
+    """Those that its row does not list."""
+
+
+def unlisted(rows: Sequence[ScheduleRecord]) -> list[Unlisted]:
+    """Return the schedules whose rows do not list all of their followers: the list was edited by hand, or
+    damaged. ``rows`` are all schedules that are not deleted."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name in () if row.damage else predecessors(row.trigger, row.after):
+            missing.setdefault((row.tenant, name), []).append(row.name)
+    found = []
+    for row in rows:
+        left = set(missing.get(row.key, ())) - set(row.followers.split())
+        if left:
+            found.append(Unlisted(row, tuple(sorted(left))))
+    return found
+
+
 class Chosen(NamedTuple):
     """What becomes of pending successes."""
 
@@ -313,6 +338,13 @@ def _run_id(schedule: ScheduleRecord, run: str) -> str:
     if len(found) <= LONGEST_RUN_ID:
         return found
     return f"{prefix}~{blake2b(run.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+def predecessor_schedule(run: RunRecord) -> str | None:
+    """Return the schedule whose success started a run, if the id of the run that succeeded contains it: a run
+    that was added by hand has an id of its own."""
+    parts = (predecessor_run(run) or "").split("/")
+    return parts[1] if len(parts) > 3 and parts[0] == run.tenant else None
 
 
 def is_after_success(run: RunRecord) -> bool:

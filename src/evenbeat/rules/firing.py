@@ -366,10 +366,10 @@ def _fire_successes(
     most = max(1, min(TICKS_A_STEP, BYTES_A_STEP // max(1, len(schedule.payload))))
     chosen = choose(schedule, facts.pending, _room(schedule, active), most)
     runs = [success_run(schedule, each.success, now) for each in chosen.fires]
-    skipped = [_skipped_successes(schedule, some, reason, now) for reason, some in chosen.drops]
+    skipped = [skipped_successes(schedule, some, reason, now) for reason, some in chosen.drops]
     if chosen.coalesced:
         runs = [replace(runs[0], coalesced=len(chosen.coalesced))]
-        together = _skipped_successes(schedule, chosen.coalesced, "coalesced", now)
+        together = skipped_successes(schedule, chosen.coalesced, "coalesced", now)
         skipped.append(replace(together, run=runs[0].id))
     done = [*chosen.fires, *chosen.coalesced, *(each for _, some in chosen.drops for each in some)]
     # The next step continues with the rest at once.
@@ -391,7 +391,7 @@ def _fire_successes(
     return Planned(moved, tuple(runs), tuple(skipped), cancels, spent=spent)
 
 
-def _skipped_successes(
+def skipped_successes(
     schedule: ScheduleRecord, some: tuple[Pending, ...], reason: Reason, now: Instant
 ) -> Skipped:
     """Create a row of the ledger for successes, by the ticks of their runs where they have any."""

@@ -333,7 +333,8 @@ class Store(Protocol):
         the run has ended, or it writes the row before the store wakes it.
 
         A transition that counts a success of a schedule with followers does, in the same step, what
-        ``dependencies.woken`` says of each follower: it adds the pending records and sets the wake-up. A node
+        ``dependencies.woken`` says of each follower: it adds the pending records and sets the wake-up. Where
+        it adds records, it counts ``fire_seq`` up, so that it refuses a write that has not seen them. A node
         that fires the follower at the same time sees the success, or writes the row before the store wakes
         it. A schedule without followers costs no further query.
         """

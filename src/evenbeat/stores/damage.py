@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from evenbeat.core.checks import check_schedule
+from evenbeat.core.checks import check_schedule, is_name
 from evenbeat.core.dependencies import parse_after
 from evenbeat.core.instants import FIRST, LAST
 from evenbeat.core.records import LONGEST_SPREAD, MOST_CONCURRENT, ScheduleRecord, Version
@@ -83,6 +83,12 @@ def salvaged_version(generation: object, revision: object, fire_seq: object) -> 
     return Version(*counts)
 
 
+def _readable_names(value: object) -> str:
+    """Return the names that can be read in a damaged list of followers: those stay linked."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return " ".join(filter(is_name, text.split())) if isinstance(text, str) else ""
+
+
 def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleRecord:
     """Return a damaged schedule with the fields that can be read, and defaults for the others.
 
@@ -106,6 +112,8 @@ def salvaged(key: Key, values: Mapping[str, Any], error: Exception) -> ScheduleR
                 raise Unreadable(f"{field.name} holds text that is not UTF-8")
         except (msgspec.MsgspecError, EvenbeatError, UnicodeError, OverflowError):
             kept.pop(field.name, None)
+    if "followers" not in kept:
+        kept["followers"] = _readable_names(values.get("followers"))
     if "state" not in kept and kept.get("paused_at") is not None:
         kept["state"] = "paused"  # no user has resumed it
     # A default task, trigger or payload must not run: a user has to set these again.

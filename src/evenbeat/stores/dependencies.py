@@ -71,6 +71,13 @@ class Wake(NamedTuple):
     wake_at: Instant | None
     is_new: bool
     """Whether the wake-up has changed."""
+    has_records: bool = False
+    """Whether pending records are added for it. The store then counts its ``fire_seq`` up: the write of a
+    user who has not seen the records, and may end what they wait for, is refused."""
+
+    @property
+    def is_written(self) -> bool:
+        return self.is_new or self.has_records
 
 
 class Effects(NamedTuple):
@@ -125,6 +132,7 @@ def effects(
                 (tenant, follower),
                 done.wake_at,
                 done.wake_at != row.wake_at or (before is not None and before.is_new),
+                bool(done.records) or (before is not None and before.has_records),
             )
             records += done.records
             present[tenant, follower] = row._replace(wake_at=done.wake_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evenbeat.core.checks import check_name
+from evenbeat.core.checks import check_predecessor
 from evenbeat.core.instants import Instant
 from evenbeat.triggers.base import Trigger
 
@@ -38,5 +38,5 @@ class OnSuccess(Trigger, frozen=True, cache_hash=True):
 
 def on_success_of(schedule: str) -> OnSuccess:
     """Return a trigger that fires once for each success of a run of another schedule of the same tenant."""
-    check_name(schedule, "on_success_of")
+    check_predecessor(schedule, "on_success_of")
     return OnSuccess(schedule)

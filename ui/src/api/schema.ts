@@ -178,6 +178,7 @@ export interface BulkRunsResult {
   changed: ChangedItem[];
   refused: RefusedItem[];
   more: boolean;
+  warnings: ChangeWarning[];
   sample: Run[];
 }
 
@@ -223,6 +224,7 @@ export interface BulkSchedulesResult {
   changed: ChangedItem[];
   refused: RefusedItem[];
   more: boolean;
+  warnings: ChangeWarning[];
   sample: Schedule[];
 }
 
@@ -325,6 +327,12 @@ export interface DeclaredSchedule {
   template?: string | null;
 }
 
+export interface DeletedSchedule {
+  name: string;
+  tenant: string;
+  warnings: ChangeWarning[];
+}
+
 export interface Deliveries {
   items: Delivery[];
   cursor: string | null;
@@ -370,6 +378,7 @@ export interface DeployResult {
   refused: RefusedChange[];
   left: PlanEntry[];
   unchanged: number;
+  warnings: ChangeWarning[];
 }
 
 export interface Fact {
@@ -579,9 +588,9 @@ export interface MoveResult {
   changed: ChangedItem[];
   refused: RefusedItem[];
   more: boolean;
+  warnings: ChangeWarning[];
   sample: Run[];
   schedules: ScheduleOfTask[];
-  warnings: ChangeWarning[];
 }
 
 /** How long an alert rule is muted. */
@@ -779,7 +788,7 @@ export interface Percentiles {
 export interface PlanEntry {
   tenant: string;
   name: string;
-  action: "add" | "change" | "conflict" | "drift" | "orphan" | "remove" | "unchanged";
+  action: "add" | "change" | "conflict" | "drift" | "orphan" | "refused" | "remove" | "unchanged";
   managed_by: string;
   source: string;
   changes: FieldChange[];
@@ -908,7 +917,7 @@ export interface RefusedItem {
 }
 
 export interface RepairFinding {
-  kind: "asleep" | "duplicate" | "index" | "leftover" | "lost" | "uncancelled";
+  kind: "asleep" | "duplicate" | "index" | "leftover" | "lost" | "uncancelled" | "unlisted";
   tenant: string | null;
   subject: string;
   what: string;
@@ -972,6 +981,7 @@ export interface Run {
   run_at: string;
   cause: "backfill" | "enqueue" | "run_now" | "tick";
   predecessor: string | null;
+  predecessor_schedule: string | null;
   coalesced: number;
   kind: "flow" | "task";
   payload: unknown;
@@ -2197,13 +2207,13 @@ export interface Operations {
     body: NewSchedule;
     answer: Schedule;
   };
-  /** Delete a schedule; its runs and their history stay. */
+  /** Delete a schedule; its runs and their history stay. `warnings` name the schedules that wait for it. */
   "DELETE /schedules/{name}": {
     query: {
       tenant?: string;
     };
     body: undefined;
-    answer: undefined;
+    answer: DeletedSchedule;
   };
   /** Return a schedule. Its ETag is its revision. */
   "GET /schedules/{name}": {

@@ -15,13 +15,14 @@ from evenbeat.app.definitions import (
     start_of,
     task_warnings,
 )
+from evenbeat.app.dependencies import delete_warnings
 from evenbeat.app.inheriting import follow_template, names_template, options_of_template
 from evenbeat.app.schedules.calls import ScheduleCalls, written
 from evenbeat.core.awaitable import twin
 from evenbeat.core.instants import Moment
 from evenbeat.core.json_text import read_definition
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.core.results import ChangeWarning, Schedule
+from evenbeat.core.results import ChangeWarning, DeletedSchedule, Schedule
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules import changes
 from evenbeat.rules.inheritance import template_of
@@ -135,11 +136,19 @@ class DefinitionCalls(ScheduleCalls):
         name = template_of(read_definition(row.declared)["template"]) if row.declared else ""
         return options_of_template(self._session, row.tenant, name) if name else None
 
-    def delete(self, name: str, *, tenant: str | None = None, if_revision: int | None = None) -> None:
-        """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none."""
+    def delete(
+        self, name: str, *, tenant: str | None = None, if_revision: int | None = None
+    ) -> DeletedSchedule:
+        """Delete a schedule; its runs and their history stay. ``ScheduleNotFound`` if there is none.
+
+        ``warnings`` name the schedules that wait for it.
+        """
         for attempt in self._tries(name, "delete", tenant, if_revision):
-            if attempt.write(changes.delete(attempt.existing(), attempt.now)):
+            row = attempt.existing()
+            if attempt.write(changes.delete(row, attempt.now)):
                 break
+        warnings = delete_warnings(self._session.store(), [row])
+        return DeletedSchedule(name=row.name, tenant=row.tenant, warnings=warnings)
 
     aadd = twin(add)
     adeclare = twin(declare)

@@ -34,10 +34,11 @@ def command(
 
     Compares what the code of APP and a TOML file declare with what the store has: schedules to add, to change
     (each field, and the next five ticks before and after), to remove with --prune; conflicts with schedules
-    that were made by hand; drift, which is edits by hand of declared schedules.
+    that were made by hand; drift, which is edits by hand of declared schedules; and schedules that are
+    refused, since they would wait for themselves, or for one that does not exist.
 
-    The exit code is 0 if there is nothing to do, 3 if there is something to apply or a conflict, 2 if a file
-    or a value is wrong.
+    The exit code is 0 if there is nothing to do, 3 if there is something to apply, a conflict or a refusal,
+    2 if a file or a value is wrong.
     """
     with opened_app(app, file, store) as scheduler:
         plan = scheduler.plan(file=file, source=source, prune=prune, adopt=adopt, tenant=tenant)
@@ -49,4 +50,5 @@ def command(
             yield "nothing is declared: name an app, or a file with tables [schedules.NAME] by --file"
 
     answer(json_form(plan), people, as_json=as_json)
-    return ExitCode.CHANGES if plan.to_do or plan.count("conflict") else ExitCode.OK
+    is_open = plan.to_do or plan.count("conflict") or plan.count("refused")
+    return ExitCode.CHANGES if is_open else ExitCode.OK

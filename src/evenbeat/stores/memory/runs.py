@@ -79,7 +79,9 @@ class MemoryRuns(MemoryState):
         done = effects({row.key: [success]}, {row.key: row.followers}, present, self.now())
         self._records.add(done.records)
         for wake in done.wakes:
-            self._apply(Planned(replace(self._schedules[wake.key], wake_at=wake.wake_at)))
+            follower = self._schedules[wake.key]
+            fire_seq = follower.fire_seq + wake.has_records
+            self._apply(Planned(replace(follower, wake_at=wake.wake_at, fire_seq=fire_seq)))
         if done.wakes_any:
             self.hint()
 

@@ -28,7 +28,8 @@ from evenbeat.stores.mongo.schedules import TOUCH
 from evenbeat.stores.mongo.schema import SCHEDULES
 from evenbeat.stores.mongo.session import Session
 
-_FIELDS = dict.fromkeys(FOLLOWER, 1)
+_FIELDS = dict.fromkeys((*FOLLOWER, "fire_seq"), 1)
+_COUNT: Document = {"$inc": {"fire_seq": 1}}
 
 
 def facts(session: Session, due: Sequence[ScheduleRecord], clock: Instant) -> FactsByKey:
@@ -61,13 +62,25 @@ def wake(session: Session, successes: Mapping[Key, Sequence[Success]], now: Inst
     }
     rows = _find(session, "find followers", named(followers), _FIELDS)
     present = [Follower(*(_field(document, name) for name in FOLLOWER)) for document in rows]
+    # The server refuses to count up what is not a number.
+    counted = {
+        (document["tenant"], document["name"])
+        for document in rows
+        if isinstance(document.get("fire_seq"), int)
+    }
     done = effects(successes, followers, present, now)
     # Also those whose wake-up stays: a fire at the same time, which has not seen the success, must conflict.
     session.bulk(
         "wake followers",
         SCHEDULES,
         [
-            UpdateOne({"_id": key_text(wake.key)}, {**set_and_unset({"wake_at": wake.wake_at}), **TOUCH})
+            UpdateOne(
+                {"_id": key_text(wake.key)},
+                {
+                    **set_and_unset({"wake_at": wake.wake_at}),
+                    **(_COUNT if wake.has_records and wake.key in counted else TOUCH),
+                },
+            )
             for wake in done.wakes
         ],
     )

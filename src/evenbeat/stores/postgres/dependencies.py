@@ -64,9 +64,9 @@ def wake(
 def waking(done: Effects) -> list[Statement]:
     """Return the statement that sets the wake-ups of followers; an empty list if none changes."""
     rows = [
-        {"tenant": wake.key[0], "name": wake.key[1], "wake_at": wake.wake_at}
+        {"tenant": wake.key[0], "name": wake.key[1], "wake_at": wake.wake_at, "counts": wake.has_records}
         for wake in done.wakes
-        if wake.is_new
+        if wake.is_written
     ]
     return [(sql.WAKE_FOLLOWERS, {"rows": json_text(rows)})] if rows else []
 

@@ -56,6 +56,6 @@ def wake(
     rows = session.rows("select followers", sql.SELECT_FOLLOWERS, (json_list(named(followers)),))
     done = effects(successes, followers, (Follower._make(row) for row in rows), now)
     records.add(session, done.records, now)
-    changed = [(wake.wake_at, *wake.key) for wake in done.wakes if wake.is_new]
+    changed = [(wake.wake_at, int(wake.has_records), *wake.key) for wake in done.wakes if wake.is_written]
     session.many("wake followers", sql.WAKE_FOLLOWER, changed)
     return done

@@ -165,7 +165,9 @@ SELECT {", ".join(f"schedule.{column}" for column in FOLLOWER)}
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_schedules AS schedule
 WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 1
 """
-WAKE_FOLLOWER = "UPDATE evenbeat_schedules SET wake_at = ? WHERE tenant = ? AND name = ?"
+WAKE_FOLLOWER = """
+UPDATE evenbeat_schedules SET wake_at = ?, fire_seq = fire_seq + ? WHERE tenant = ? AND name = ?
+"""
 
 SELECT_REVISIONS = """
 SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.rules import attempts, changes
-from evenbeat.rules.dependencies import PENDING, Facts
+from evenbeat.rules.dependencies import PENDING, Facts, facts_of, pending_keys
 from evenbeat.rules.firing import WAIT_CHECK, Active, Planned, plan
+from evenbeat.rules.unfollowing import stops_following, without_pending
 from evenbeat.stores.base import Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, Handles, schedule
@@ -215,6 +216,53 @@ class DependencyContract(Contract):
         self.succeed(store, self.loaded(store, clock, "2"), "2")
         assert self.pending(store, "report") == []
         assert self.row(store, "report").wake_at is None
+
+    def test_a_success_refuses_a_change_that_has_not_seen_it(self, store: Store, clock: VirtualClock) -> None:
+        self.with_followers(
+            store,
+            schedule("report", "on success of load"),
+            schedule("timed", "every 61m", after="load within 1m wait 30m"),
+        )
+        first, second = self.loaded(store, clock, "1"), self.loaded(store, clock, "2")
+        stale, timed = self.row(store, "report"), self.row(store, "timed")
+        self.succeed(store, first, "1")
+        retriggered = changes.change(stale, {"trigger": "every 1h"}, clock.now)
+        assert not self.put(store, stale, retriggered).accepted
+        assert not self.put(store, stale, changes.delete(stale, clock.now)).accepted
+        # A tick that waits has nothing to lose: the change plans it again.
+        assert self.put(store, timed, changes.change(timed, {"description": "new"}, clock.now)).accepted
+        # Also a second success, which does not change the wake-up.
+        stale = self.row(store, "report")
+        self.succeed(store, second, "2")
+        assert self.row(store, "report").wake_at == stale.wake_at
+        assert not self.put(store, stale, changes.delete(stale, clock.now)).accepted
+        assert len(self.pending(store, "report")) == 2
+
+    @pytest.mark.parametrize("ending", ["changed", "deleted", "paused"])
+    def test_a_change_records_the_successes_that_it_keeps_from_firing(
+        self, store: Store, clock: VirtualClock, ending: str
+    ) -> None:
+        self.with_followers(store, schedule("report", "on success of load"))
+        if ending == "paused":
+            row = self.row(store, "report")
+            assert self.put(store, row, changes.pause(row, clock.now)).accepted
+        runs = [self.loaded(store, clock, token) for token in ("1", "2")]
+        for run in runs:
+            self.succeed(store, run, run.id)
+        row = self.row(store, "report")
+        stopped: Planned | None = changes.delete(row, clock.now)
+        if ending != "deleted":
+            stopped = changes.change(row, {"trigger": "every 1h"}, clock.now)
+        assert stopped is not None
+        assert stops_following(row, stopped.schedule)
+        start, end = pending_keys("report")
+        waiting = facts_of({}, store.find_records(PENDING, "default", start=start, end=end))
+        assert self.put(store, row, without_pending(row, stopped, waiting, clock.now)).accepted
+        assert self.pending(store, "report") == []
+        (skipped,) = store.find_skipped("default", "report")
+        assert (skipped.reason, skipped.count) == (ending, 2)
+        assert (skipped.first, skipped.last) == (runs[0].tick, runs[1].tick)
+        assert [run for run in self.fired(store) if run.schedule == "report"] == []
 
     def test_a_deleted_predecessor_keeps_its_followers(self, store: Store, clock: VirtualClock) -> None:
         self.with_followers(store, schedule("report", "on success of load"))

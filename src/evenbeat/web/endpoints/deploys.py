@@ -139,6 +139,7 @@ def _result(principal: Principal, result: DeployResult) -> dict[str, Any]:
         "refused": [_refused(principal, each) for each in result.refused],
         "left": [_entry(principal, each) for each in result.left],
         "unchanged": result.unchanged,
+        "warnings": [_warning(principal, warning) for warning in result.warnings],
     }
 
 
@@ -183,7 +184,6 @@ MOVED_RUNS = bulk_of(
     "MoveResult",
     shapes.RUN,
     schedules=list[body_of(ScheduleOfTask)],  # type: ignore[misc]  # made at run time
-    warnings=list[body_of(ChangeWarning)],  # type: ignore[misc]  # made at run time
 )
 
 

@@ -10,12 +10,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.app.schedules.history import MOST_RECENT
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
-from evenbeat.core.results import Schedule
+from evenbeat.core.results import DeletedSchedule, Schedule
 from evenbeat.errors import ScheduleExists, ScheduleNotFound
 from evenbeat.rules.inheritance import INHERITABLE
 from evenbeat.rules.schedule_filters import NAME_GLOB
 from evenbeat.web import shapes
-from evenbeat.web.bodies import page_of
+from evenbeat.web.bodies import body_of, page_of
 from evenbeat.web.endpoint import Call, endpoint
 from evenbeat.web.endpoints.schedule_answers import Payload, one_schedule, reply_of, schedule_bodies
 from evenbeat.web.idempotency import Creation, begin, gone
@@ -246,14 +246,12 @@ def update_schedule(call: Call[TenantQuery, Any]) -> object:
     role="admin",
     scope="tenant",
     query=TenantQuery,
-    answer=None,
-    status=HTTPStatus.NO_CONTENT,
+    answer=body_of(DeletedSchedule),
     has_etag=True,
 )
 def delete_schedule(call: Call[TenantQuery, Any]) -> object:
-    """Delete a schedule; its runs and their history stay."""
-    call.app.schedules.delete(call.path["name"], tenant=call.owner, if_revision=call.if_revision)
-    return None
+    """Delete a schedule; its runs and their history stay. `warnings` name the schedules that wait for it."""
+    return call.app.schedules.delete(call.path["name"], tenant=call.owner, if_revision=call.if_revision)
 
 
 @endpoint(

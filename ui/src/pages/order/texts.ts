@@ -73,6 +73,7 @@ export const KINDS: Record<RepairFinding["kind"], string> = {
   duplicate: "settled twice",
   asleep: "no wake-up",
   lost: "no live worker",
+  unlisted: "not told",
   uncancelled: "not stopped",
   leftover: "leftover",
   index: "index",

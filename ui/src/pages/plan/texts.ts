@@ -13,6 +13,7 @@ export const TITLES: Record<Action, string> = {
   add: "To add",
   change: "To change",
   remove: "To remove",
+  refused: "Would be refused",
   conflict: "Conflicts",
   drift: "Edited by hand",
   orphan: "Not declared any more",
@@ -23,13 +24,14 @@ export const HELP: Record<Action, string> = {
   add: "The declaration has them, and the store does not.",
   change: "They are declared otherwise than they are stored.",
   remove: "They were declared once, and are not any more. Their runs stay.",
+  refused: "They would wait for themselves, or for a schedule that does not exist. They stay as they are.",
   conflict: "They were made by hand, or another source declares them. They stay as they are, unless the deploy takes them over.",
   drift: "They are declared otherwise, and somebody edited them since. The edit stays until the declaration changes.",
   orphan: "They were declared once, and are not any more. They stay, unless the deploy removes them.",
   unchanged: "They are as declared.",
 };
 
-export const ORDER: Action[] = ["conflict", "add", "change", "remove", "drift", "orphan"];
+export const ORDER: Action[] = ["refused", "conflict", "add", "change", "remove", "drift", "orphan"];
 
 /** Return "2 to add, 1 to change, 0 to remove". */
 export function countsText(plan: DeployPlan): string {
@@ -46,7 +48,7 @@ export function toDo(plan: DeployPlan): PlanEntry[] {
 
 export function resultText(result: DeployResult): string {
   const done = result.done.length === 0 ? "Nothing was changed." : `Applied ${counted(result.done.length, "change")}.`;
-  return result.refused.length === 0 ? done : `${done} ${counted(result.refused.length, "schedule")} changed meanwhile: look at the plan again.`;
+  return result.refused.length === 0 ? done : `${done} ${counted(result.refused.length, "schedule")} refused: look at the plan again.`;
 }
 
 export function optionChanges(changes: FieldChange[]): OptionChange[] {

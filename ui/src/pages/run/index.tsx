@@ -159,7 +159,13 @@ function CauseOf({ run }: { run: Run }) {
   if (run.predecessor === null) return <>{`${CAUSES[run.cause]}${more}`}</>;
   return (
     <>
-      the success of <a href={href(["runs", run.tenant, run.predecessor])}>{run.predecessor}</a>
+      the success of{" "}
+      {run.predecessor_schedule !== null && (
+        <>
+          <ScheduleLink tenant={run.tenant} name={run.predecessor_schedule} />, run{" "}
+        </>
+      )}
+      <a href={href(["runs", run.tenant, run.predecessor])}>{run.predecessor}</a>
       {more}
     </>
   );

@@ -22,7 +22,7 @@ import { changesOf } from "./changes";
 import { payloadProblem } from "./payload";
 import { payloadText } from "./head";
 import { timeProblem } from "./pause_end";
-import { asSentence, RESUMES } from "./sentences";
+import { asSentence, RESUMES, waitText } from "./sentences";
 import { PAUSE_WARNING, UntilFields, useUntil } from "./until";
 
 /** An action that compares the revision which the user saw when the dialog was opened. */
@@ -187,6 +187,7 @@ export function ResetDialog(props: DialogOfSchedule) {
 export function DeleteDialog(props: DialogOfSchedule) {
   const { schedule, onClose } = props;
   const { tenant, name, words, declared } = schedule;
+  const linked = useData(`dependencies ${tenant} ${name}`, (signal) => call("GET /schedules/{name}/dependencies", { path: { name }, query: { tenant }, signal }));
   const action = useChange({ ...props, onChange: () => undefined }, async (headers) => {
     await call("DELETE /schedules/{name}", { path: { name }, query: { tenant }, headers });
     navigate(href(["schedules"]));
@@ -198,6 +199,7 @@ export function DeleteDialog(props: DialogOfSchedule) {
         This goes: the schedule <strong>{name}</strong> of tenant <strong>{tenant}</strong> ({words}), with its payload and its policies. It does not fire again.
       </p>
       <p>This stays: its runs and their history, and the audit. Runs that are queued or running go on.</p>
+      {linked.value !== undefined && linked.value.followers.length > 0 && <p class="warning">{waitText(linked.value.followers)}</p>}
       {declared && <p class="muted">The code declares this schedule: the next start of the app creates it again, unless it is removed there.</p>}
     </ActionDialog>
   );

@@ -235,6 +235,12 @@ export function metText({ state, last_success, is_met }: Pick<Predecessor, "stat
   return is_met === false ? "succeeded too long ago:" : "last succeeded:";
 }
 
+/** Return what a delete does to the schedules that wait for this one. */
+export function waitText(followers: string[]): string {
+  const names = followers.length === 1 ? followers[0] : `${followers.slice(0, -1).join(", ")} and ${followers.at(-1)}`;
+  return `${names} ${followers.length === 1 ? "waits" : "wait"} for it, and it does not succeed any more.`;
+}
+
 /** Return why ticks did not become runs of their own. */
 export function reasonText(reason: string, count: number): string {
   const one = count === 1 ? ONE[reason as Reason] : undefined;

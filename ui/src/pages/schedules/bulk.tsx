@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, Problem } from "../../api/client";
-import type { BulkSchedules, BulkSchedulesResult, RefusedItem, Schedule, Schedules } from "../../api/schema";
+import type { BulkSchedules, BulkSchedulesResult, ChangeWarning, RefusedItem, Schedule, Schedules } from "../../api/schema";
 import { Button } from "../../parts/button";
 import { Choice } from "../../parts/choice";
 import { ActionDialog, Dialog } from "../../parts/dialog";
@@ -115,6 +115,7 @@ interface Count {
   more: boolean;
   refused: RefusedItem[];
   sample: Schedule[];
+  warnings: ChangeWarning[];
 }
 
 interface Work {
@@ -244,6 +245,11 @@ function Sample({ action, count, chosen }: { action: BulkAction; count: Count; c
           {count.matched > shown.length && <li class="muted">and {countText(count.matched - shown.length)} more</li>}
         </ul>
       )}
+      {count.warnings.map(({ problem }) => (
+        <p key={problem} class="warning">
+          {problem}.
+        </p>
+      ))}
       <RefusedList refused={count.refused} />
     </div>
   );
@@ -316,12 +322,13 @@ async function dryRun(action: BulkAction, selection: Selection, filters: Schedul
   // Which schedules an update changes does not depend on what it changes.
   const changes: Partial<BulkSchedules> = action === "update" ? { changes: { retries: 0 } } : {};
   if (selection.isAll) return call("POST /bulk/schedules", { query: scope, body: { action, filter: filters, dry_run: true, ...changes } });
-  const total: Count = { matched: 0, more: false, refused: [], sample: [] };
+  const total: Count = { matched: 0, more: false, refused: [], sample: [], warnings: [] };
   for (const { tenant, names } of batchesOf(selection.keys, MOST_NAMES)) {
     const part = await call("POST /bulk/schedules", { query: { tenant }, body: { action, filter: { names }, dry_run: true, ...changes } });
     total.matched += part.matched;
     total.refused.push(...part.refused);
     total.sample.push(...part.sample);
+    total.warnings.push(...part.warnings);
   }
   return total;
 }

@@ -8,7 +8,7 @@ import click
 
 from evenbeat.cli.limit_input import limit_names
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import printable
+from evenbeat.cli.phrases import warning_lines
 from evenbeat.cli.store_input import opened, store_option
 from evenbeat.core.json_form import json_form
 
@@ -48,8 +48,6 @@ def command(
         yield f"set {made.name}: {made.words}"
         if made.waiting:
             yield f"{made.running:,} running, {made.waiting:,} waiting"
-        for warning in made.warnings:
-            hint = "" if warning.hint is None else f"; {warning.hint}"
-            yield f"warning: {printable(warning.problem + hint)}"
+        yield from warning_lines(made.warnings)
 
     answer({"limit": json_form(made)}, people, as_json=as_json)

@@ -13,6 +13,7 @@ from evenbeat.cli.bulk import refusal_lines
 from evenbeat.cli.failures import ExitCode, Failed, warn
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option, show_before_asking
+from evenbeat.cli.phrases import warning_lines
 from evenbeat.cli.progress import bulk_progress
 from evenbeat.cli.run_table import run_table
 from evenbeat.cli.store_input import all_tenants_option, opened, store_options
@@ -108,6 +109,4 @@ def _words(
         number = count(len(result.schedules), "schedule still adds", "schedules still add")
         lines.append(f"{number} runs of {task}; to change that:")
         lines += [f"  {each.command}" for each in result.schedules]
-    for warning in result.warnings:
-        lines.append(f"warning: {warning.problem}" + (f"; {warning.hint}" if warning.hint else ""))
-    return lines
+    return [*lines, *warning_lines(result.warnings)]

@@ -40,7 +40,7 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
     def people() -> Iterable[RenderableType]:
         yield styled((run.id, "bold"))
         yield ""
-        yield listed([*_what(run), *_when(run, wait, local), *_how(run, lines)])
+        yield listed([*_what(run, local), *_when(run, wait, local), *_how(run, lines)])
         # The lines above show the attempt that ended the run.
         if len(run.attempts) > (run.state in FINAL_STATES):
             yield ""
@@ -53,13 +53,17 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
     answer({"run": json_form(run) | times, "waits": json_form(wait)}, people, as_json=as_json)
 
 
-def _what(run: Run) -> Iterator[tuple[str, RenderableType]]:
+def _what(run: Run, local: LocalTime) -> Iterator[tuple[str, RenderableType]]:
     yield "state", styled(run_state(run))
     yield "task", run.task
     if run.schedule is not None:
         cause = {"tick": "", "run_now": ", run by hand", "backfill": ", backfilled"}
         fired = "" if run.fired_by is None else f", fired by {run.fired_by}"
         yield "schedule", run.schedule + cause.get(run.cause, "") + fired
+    if run.predecessor is not None:
+        of = "" if run.predecessor_schedule is None else f"of {run.predecessor_schedule}, "
+        tick = "" if run.tick is None else f", tick {local.full(run.tick)}"
+        yield "after", f"the success {of}run {run.predecessor}{tick}"
     if run.coalesced:
         yield "", f"stands for {count(run.coalesced, 'earlier tick')} as well"
     if run.tenant != "default":

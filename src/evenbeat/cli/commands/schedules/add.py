@@ -81,7 +81,7 @@ def command(
         if run_now:
             yield "and one run at once"
         if made.warnings:
-            yield from warning_lines(made)
+            yield from warning_lines(made.warnings)
         elif len(app.tasks):
             yield from options_unknown(app.tasks, task)
 

@@ -10,7 +10,8 @@ import click
 from evenbeat.app.schedules.schedules import Schedules
 from evenbeat.cli.bulk import BulkAction
 from evenbeat.cli.failures import ExitCode
-from evenbeat.cli.output import answer
+from evenbeat.cli.output import answer, show_before_asking
+from evenbeat.cli.phrases import warning_lines
 from evenbeat.cli.schedule_bulk import (
     ScheduleAction,
     act_on_schedules,
@@ -19,6 +20,7 @@ from evenbeat.cli.schedule_bulk import (
 )
 from evenbeat.cli.schedule_table import schedule_table
 from evenbeat.cli.store_input import opened
+from evenbeat.core.json_form import json_form
 
 _DELETE = ScheduleAction(
     words=BulkAction("delete", "schedule", "deleted {items}", schedule_table),
@@ -44,15 +46,19 @@ def command(
             return act_on_schedules(_DELETE, app, flags, as_json=as_json)
         schedule = app.schedules.get(name)
         if not flags.yes and sys.stdin.isatty():
+            counted = app.schedules.delete_all(names=[name], dry_run=True)
+            if counted.warnings:
+                show_before_asking(warning_lines(counted.warnings))
             click.confirm(f"delete {name} ({schedule.trigger}, {schedule.task})?", abort=True, err=True)
-        app.schedules.delete(name)
+        deleted = app.schedules.delete(name)
 
     def people() -> list[str]:
         words = [f"deleted {name}"]
         if schedule.managed_by in ("code", "file"):
             by = schedule.managed_by
             words.append(f"the {by} declares it: the next node that starts with that {by} creates it again")
-        return words
+        return [*words, *warning_lines(deleted.warnings)]
 
-    answer({"deleted": name, "tenant": schedule.tenant}, people, as_json=as_json)
+    warnings = json_form(deleted.warnings)
+    answer({"deleted": name, "tenant": schedule.tenant, "warnings": warnings}, people, as_json=as_json)
     return None

@@ -111,7 +111,7 @@ def command(
             yield f"it is paused: {command_line(f'schedules resume {name}', after.tenant)}"
         elif after.next_run is not None:
             yield f"next run {local.full(after.next_run)}, {local.away(after.next_run)}"
-        yield from warning_lines(after)
+        yield from warning_lines(after.warnings)
 
     answer({"schedule": json_form(after)}, people, as_json=as_json)
     return None

@@ -68,13 +68,15 @@ end
 -- What successes of a schedule do to one of its followers, like dependencies.woken.
 local function wake_follower(tenant, name, leader, successes)
   local key = base .. 'schedules:' .. path(tenant, name)
-  local found = read('HMGET', key, 'trigger', 'after', 'state', 'generation', 'next_run', 'wake_at', 'format')
+  local found = read('HMGET', key, 'trigger', 'after', 'state', 'generation', 'next_run', 'wake_at', 'format', 'fire_seq')
   local state, tick, wake_at = found[3], instant(found[5]), instant(found[6])
   local at = nil
   if followed(found[1]) == leader then
     if state ~= 'active' and state ~= 'paused' then return end
     for _, success in ipairs(successes) do add_pending(tenant, name, found[4], state, success) end
     if not wake_at or wake_at > now then at = now end
+    -- A user who has not seen the records may end what they wait for: that write is refused.
+    call('HSET', key, 'fire_seq', string.format('%.0f', tonumber(count_of(found[8]) or '0') + 1))
   elseif state == 'active' and follows(found[2], leader) then
     if wake_at and tick and wake_at > tick then at = tick end
   end
