@@ -14,7 +14,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import EvenbeatError, InvalidTrigger, StoreUnavailable, shown
 from evenbeat.rules import changes
-from evenbeat.rules.calendar_records import KIND, present_copies, times_of, uses
+from evenbeat.rules.calendar_records import KIND, new_copies, times_of, uses
 from evenbeat.rules.firing import Active, needs_active
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run, every_schedule
@@ -86,7 +86,7 @@ def replan_users(store: Store, tenant: str, name: str | None = None) -> int:
     for row in every_schedule(store, query):
         if not row.calendars or (name is not None and not uses(row, name)):
             continue
-        if present_copies(row, times) in (None, row.calendars):
+        if new_copies(row, times) is None:
             continue
         try:
             number += replan(store, row, lambda: calendar_times(store, tenant))
@@ -106,8 +106,8 @@ def replan(store: Store, row: ScheduleRecord, read: Callable[[], dict[str, TimeS
     for _ in range(_TRIES):
         if current is None or current.state == "deleted":
             return changed
-        copies = present_copies(current, read())
-        if copies is None or copies == current.calendars:
+        copies = new_copies(current, read())
+        if copies is None:
             return changed
         planned = changes.copy_calendars(current, copies, store.now(), _active(store, current))
         if planned is None:
