@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules import changes
-from evenbeat.rules.calendars import bare_since, bare_ticks
+from evenbeat.rules.calendars import bare_row, bare_since
 from evenbeat.rules.firing import Active, Planned, plan, wakes_on_run_end
-from evenbeat.rules.ticks import trigger_of
+from evenbeat.rules.ticks import own_trigger, trigger_of
 from evenbeat.triggers import Calendared, parse_trigger
 from evenbeat.triggers.calendar_copies import CalendarCopies, with_earlier
 from evenbeat.triggers.time_sets import DAY, EPOCH_ORDINAL, TimeSet
@@ -93,7 +93,7 @@ class History:
         """Each tick of the bare trigger until ``end`` has run once, or is in the ledger once."""
         ids = {run.id for run in self.runs}
         assert len(ids) == len(self.runs), "a run was added twice"
-        bare = list(bare_ticks(self.row).between_ms(to_ms(START) + 1, end + 1))
+        bare = list(own_trigger(bare_row(self.row)).between_ms(to_ms(START) + 1, end + 1))
         removed: Counter[Instant] = Counter()
         stands_for: set[Instant] = set()
         for row in self.rows:

@@ -423,3 +423,94 @@ def test_calendars_cost_a_schedule_without_them_nothing() -> None:
     assert built_in.schedule.calendars == '{"business-days":{"weekly":[[0,432000]]}}'
     with pytest.raises(InvalidTrigger, match="whose days are not known"):
         changes.create(ScheduleRecord(name="a", task="t", trigger="0 9 * * * only=mine"), to_ms(NOON))
+
+
+# -- the past of a changed calendar ------------------------------------------------------------------------
+
+
+def test_why_and_account_know_ticks_that_a_calendar_removed_before_it_changed(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-03", "2026-03-04"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+    app.travel("5d")
+    app.calendars.set("off", days=["2026-03-02", "2026-03-08"])
+    app.travel("4d")
+    assert ran(app) == [
+        "Fri 06 09:00",
+        "Mon 02 09:00",
+        "Mon 09 09:00",
+        "Sat 07 09:00",
+        "Thu 05 09:00",
+        "Tue 10 09:00",
+    ]
+    found = app.schedules.account("beat")
+    assert found.adds_up, found
+    assert found.counted_from_reason == "created"
+    assert (found.expected, found.ran, found.skipped, found.missing) == (9, 6, {"calendar": 3}, 0)
+    verdicts = [app.schedules.why("beat", f"2026-03-0{day}T09:00Z").verdict for day in range(2, 10)]
+    assert verdicts == [
+        "succeeded",
+        "calendar",
+        "calendar",
+        "succeeded",
+        "succeeded",
+        "succeeded",
+        "calendar",
+        "succeeded",
+    ]
+    why = app.schedules.why("beat", "2026-03-04T09:00Z")
+    assert "the calendar off removed it, as it was then" in why.sentence
+    assert app.schedules.why("beat", "2026-03-04T10:00Z").verdict == "no_tick"
+
+
+@pytest.mark.parametrize("move", ["next", "previous"])
+def test_the_account_adds_up_while_a_moving_calendar_changes(app: VirtualScheduler, move: str) -> None:
+    app.calendars.set("off", days=["2026-03-03", "2026-03-06"])
+    app.schedules.add("beat", f"0 9 * * tue,fri skip=off move={move}", "work")
+    for day in range(1, 15):
+        app.travel("1d")
+        found = app.schedules.account("beat")
+        assert (found.adds_up, found.missing, found.doubled) == (True, 0, 0), (day, found)
+        app.calendars.set("off", days=[f"2026-03-{(day * 5) % 14 + 2:02}", f"2026-03-{day + 3:02}"])
+        found = app.schedules.account("beat")
+        assert (found.adds_up, found.missing, found.doubled) == (True, 0, 0), (day, found)
+
+
+def test_the_account_knows_a_tick_that_was_moved_by_hand_before_the_calendar_changed(
+    app: VirtualScheduler,
+) -> None:
+    app.calendars.set("off", days=["2026-03-03"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+    app.travel("30h")
+    app.schedules.reschedule("beat", NOON + 2.2 * DAY)
+    app.travel("3d")
+    app.calendars.set("off", days=["2026-03-06"])
+    app.travel("3d")
+    found = app.schedules.account("beat")
+    assert (found.adds_up, found.moved, found.missing, found.skipped) == (True, 1, 0, {"calendar": 2}), found
+    assert app.schedules.why("beat", "2026-03-04T09:00Z").verdict == "rescheduled"
+
+
+def test_an_interval_is_accounted_for_over_changes(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-02"])
+    app.schedules.add("beat", every("7h", skip="off"), "work")
+    app.travel("2d")
+    app.calendars.set("off", days=["2026-03-04"])
+    app.travel("2d")
+    app.calendars.set("off", days=["2026-03-05"])
+    app.travel("2d")
+    found = app.schedules.account("beat")
+    assert (found.adds_up, found.missing) == (True, 0)
+    assert found.expected == 6 * 24 // 7
+    assert found.skipped["calendar"] + found.ran == found.expected
+
+
+def test_a_waiting_tick_stays_when_the_calendar_changes(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-20"])
+    app.schedules.add("load", cron("30 9 * * *"), "work")
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work", after="load within 1h, wait 2h")
+    app.travel(timedelta(hours=21, minutes=5))
+    assert app.schedules.why("beat").verdict == "waits_for_success"
+    app.calendars.set("off", days=["2026-03-02"])
+    app.travel("1h")
+    assert [run.schedule for run in app.finished] == ["load", "beat"]
+    assert app.schedules.skipped("beat") == []

@@ -152,9 +152,15 @@ def bare_since(schedule: ScheduleRecord) -> Instant:
     return max(schedule.created_at, bare_anchor(schedule))
 
 
-def bare_ticks(schedule: ScheduleRecord) -> Trigger:
-    """Return the schedule's trigger without its calendars, also for ticks before they last changed."""
-    return bare_trigger(own_trigger(replace(schedule, anchor=bare_anchor(schedule))))
+def bare_row(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Return the schedule as one without calendars.
+
+    The ledger and the runs say what its calendars did to these ticks before they last changed.
+    """
+    if not schedule.calendars:
+        return schedule
+    bare = str(bare_trigger(parse_trigger(schedule.trigger)))
+    return replace(schedule, trigger=bare, calendars="", anchor=bare_anchor(schedule))
 
 
 def contents(copies: str) -> str:
