@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick
-    from evenbeat.core.calendars import Calendar, CalendarDay
+    from evenbeat.core.calendars import Calendar, CalendarDay, CalendarEffect
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
     from evenbeat.core.dependencies import After, Dependencies, Predecessor, after
     from evenbeat.core.deploys import DeployPlan, DeployResult, FieldChange, PlanEntry, RefusedChange
@@ -139,6 +139,7 @@ __all__ = [
     "BulkResult",
     "Calendar",
     "CalendarDay",
+    "CalendarEffect",
     "CalendarInUse",
     "CalendarNotFound",
     "Calendared",
@@ -263,7 +264,7 @@ _MODULES = {
     "evenbeat.core.alerts": ("AlertChannel", "AlertRule", "Delivery", "Incident", "MaintenanceWindow"),
     "evenbeat.core.attention": ("Attention", "AttentionItem"),
     "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
-    "evenbeat.core.calendars": ("Calendar", "CalendarDay"),
+    "evenbeat.core.calendars": ("Calendar", "CalendarDay", "CalendarEffect"),
     "evenbeat.core.figures": (
         "FailureGroup",
         "FailureReport",

@@ -514,3 +514,82 @@ def test_a_waiting_tick_stays_when_the_calendar_changes(app: VirtualScheduler) -
     app.travel("1h")
     assert [run.schedule for run in app.finished] == ["load", "beat"]
     assert app.schedules.skipped("beat") == []
+
+
+# -- who uses a calendar, and what a change would do -------------------------------------------------------
+
+
+def test_lists_and_results_say_who_uses_a_calendar(app: VirtualScheduler) -> None:
+    made = app.calendars.set("off", days=["2026-03-20"])
+    assert (made.schedules, made.schedule_count, made.templates) == ((), 0, ())
+    for number in range(7):
+        app.schedules.add(f"beat-{number}", cron("0 9 * * *", skip="off"), "work")
+    app.schedules.add("daily", cron("0 9 * * *", only="business-days"), "work")
+    app.templates.set("nightly", trigger="0 3 * * * skip=off")
+    found = {each.name: each for each in app.calendars.list()}
+    first = tuple(f"beat-{number}" for number in range(5))
+    assert (found["off"].schedule_count, found["off"].schedules) == (7, first)
+    assert found["off"].templates == ("nightly",)
+    assert found["business-days"].schedules == ("daily",)
+    assert (found["weekends"].schedules, found["weekends"].schedule_count) == ((), 0)
+    made = app.calendars.set("off", days=["2026-03-21"])
+    assert (made.schedule_count, made.schedules, made.replanned, made.effects) == (7, first, 7, ())
+    assert len(app.calendars.get("off").schedules) == 7
+
+
+def test_a_dry_run_shows_the_next_ticks_before_and_after_and_writes_nothing(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-20"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+    app.schedules.add("moved", cron("0 9 * * *", skip="off"), "work")
+    app.schedules.reschedule("moved", NOON + timedelta(hours=1))
+    before = (app.calendars.get("off"), row(app), row(app, "moved"))
+    shown = app.calendars.set("off", days=["2026-03-02", "2026-03-04"], dry_run=True)
+    assert (app.calendars.get("off"), row(app), row(app, "moved")) == before
+    assert (shown.replanned, shown.schedules, shown.days) == (
+        2,
+        ("beat", "moved"),
+        ("2026-03-02", "2026-03-04"),
+    )
+    days = [
+        (each.schedule, [f"{tick:%d %H}" for tick in each.before], [f"{tick:%d %H}" for tick in each.after])
+        for each in shown.effects
+    ]
+    assert days == [
+        ("beat", ["02 09", "03 09", "04 09"], ["03 09", "05 09", "06 09"]),
+        ("moved", ["01 13", "03 09", "04 09"], ["01 13", "03 09", "05 09"]),
+    ]
+    done = app.calendars.set("off", days=["2026-03-02", "2026-03-04"])
+    assert done.replanned == 2
+    for effect in shown.effects:
+        assert tuple(app.schedules.preview(effect.schedule, 3)) == effect.after
+    assert app.calendars.set("new", days=["12-25"], dry_run=True).replanned == 0
+    with pytest.raises(CalendarNotFound):
+        app.calendars.get("new")
+
+
+def test_a_calendar_that_a_template_names_is_not_deleted(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["12-25"])
+    app.templates.set("nightly", trigger="0 3 * * * skip=off")
+    with pytest.raises(CalendarInUse, match="is used by the template nightly; give it another") as refused:
+        app.calendars.delete("off")
+    assert (refused.value.schedules, refused.value.templates) == ((), ("nightly",))
+    app.templates.set("nightly", trigger="0 3 * * *")
+    app.calendars.delete("off")
+
+
+@pytest.mark.parametrize(
+    ("country", "given", "words"),
+    [
+        ("US", "California", "did you mean CA?"),
+        ("US", "ca", "did you mean CA?"),
+        ("US", "QQ", "WY"),
+        ("DE", "Bavaria", "BY"),
+        ("SG", "1", "leave it out"),
+    ],
+)
+def test_an_unknown_subdivision_is_refused_with_all_that_exist(
+    app: VirtualScheduler, country: str, given: str, words: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.calendars.set("bad", country=country, subdivision=given)
+    assert words in (refused.value.hint or "")

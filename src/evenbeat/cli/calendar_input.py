@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evenbeat.cli.failures import Failed
+from evenbeat.core.calendars import Calendar
 from evenbeat.errors import CalendarInUse, CalendarNotFound
 
 
@@ -18,6 +19,23 @@ def finding_calendar() -> Iterator[None]:
         problem = f'there is no calendar "{error.name}"'
         raise Failed(problem, error.hint or "'evenbeat calendars list' shows those that exist") from error
     except CalendarInUse as error:
-        names = ", ".join(error.schedules[:5])
-        hint = f"give them another trigger first: evenbeat schedules update {error.schedules[0]} --trigger …"
-        raise Failed(f'calendar "{error.name}" is used by {names}', hint) from error
+        names = [*error.schedules, *(f"the template {each}" for each in error.templates)]
+        some = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+        command = f"schedules update {error.schedules[0]}" if error.schedules else "templates set …"
+        those = "it" if len(names) == 1 else "them"
+        hint = f"give {those} another trigger first: evenbeat {command} --trigger …"
+        raise Failed(f'calendar "{error.name}" is used by {some}', hint) from error
+
+
+def users_of(calendar: Calendar) -> str:
+    """Return which schedules and templates use a calendar: ``3: a, b, c``."""
+    number = calendar.schedule_count
+    if number is None:
+        words = "not counted"
+    elif number == 0:
+        words = "none"
+    else:
+        more = f" and {number - len(calendar.schedules):,} more" if number > len(calendar.schedules) else ""
+        words = f"{number:,}: {', '.join(calendar.schedules)}{more}"
+    templates = ", ".join(calendar.templates)
+    return f"{words}; templates: {templates}" if templates else words

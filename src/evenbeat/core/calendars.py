@@ -14,6 +14,14 @@ YEARS_AHEAD = 10
 """For how many years holidays and repeated events are worked out."""
 
 
+class CalendarEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change of a calendar changes about one schedule: its next ticks."""
+
+    schedule: str
+    before: tuple[datetime, ...]
+    after: tuple[datetime, ...]
+
+
 class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """A named set of days and times that schedules skip, or run only in."""
 
@@ -42,9 +50,15 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
     updated_by: str | None
     schedules: tuple[str, ...] = ()
-    """The schedules that use it; empty in lists."""
+    """The schedules that use it; in lists and after ``set`` the first few of them."""
+    schedule_count: int | None = None
+    """How many schedules use it; None in the list of a tenant with too many schedules to count them."""
+    templates: tuple[str, ...] = ()
+    """The templates whose trigger names it."""
     replanned: int = 0
-    """In the result of ``set``: how many schedules got the new days."""
+    """In the result of ``set``: how many schedules got the new days; of a dry run, how many would."""
+    effects: tuple[CalendarEffect, ...] = ()
+    """Of a dry run: the next ticks of the first few of these schedules, before and after."""
 
 
 class CalendarDay(msgspec.Struct, frozen=True, kw_only=True):

@@ -109,7 +109,7 @@ def replan(store: Store, row: ScheduleRecord, read: Callable[[], dict[str, TimeS
         copies = new_copies(current, read())
         if copies is None:
             return changed
-        planned = changes.copy_calendars(current, copies, store.now(), _active(store, current))
+        planned = changes.copy_calendars(current, copies, store.now(), active_runs(store, current))
         if planned is None:
             return changed
         (written,) = store.put_schedules([Write(planned, current.version)])
@@ -118,7 +118,8 @@ def replan(store: Store, row: ScheduleRecord, read: Callable[[], dict[str, TimeS
     return changed
 
 
-def _active(store: Store, row: ScheduleRecord) -> tuple[Active, ...]:
+def active_runs(store: Store, row: ScheduleRecord) -> tuple[Active, ...]:
+    """Return the active runs of a schedule, if its policies depend on them."""
     if not needs_active(row):
         return ()
     query = RunQuery(

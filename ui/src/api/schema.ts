@@ -242,7 +242,10 @@ export interface Calendar {
   updated_at: string | null;
   updated_by: string | null;
   schedules: string[];
+  schedule_count: number | null;
+  templates: string[];
   replanned: number;
+  effects: CalendarEffect[];
 }
 
 export interface CalendarDay {
@@ -253,6 +256,12 @@ export interface CalendarDay {
 
 export interface CalendarDays {
   items: CalendarDay[];
+}
+
+export interface CalendarEffect {
+  schedule: string;
+  before: string[];
+  after: string[];
 }
 
 export interface Calendars {
@@ -1433,6 +1442,8 @@ export interface WantedCalendar {
   subdivision?: string | null;
   /** The text of a file in the iCalendar format. */
   ics?: string | null;
+  /** Show what would change, and change nothing. */
+  dry_run?: boolean;
 }
 
 /** A limit to set: at least one of task, queue, tenant and key, and one of concurrency and rate. */
@@ -1827,7 +1838,7 @@ export interface Operations {
     body: BulkSchedules;
     answer: BulkSchedulesResult;
   };
-  /** List the calendars, the built-in ones first. */
+  /** List the calendars, the built-in ones first, each with the first schedules that use it. */
   "GET /calendars": {
     query: {
       tenant?: string;
@@ -1835,7 +1846,7 @@ export interface Operations {
     body: undefined;
     answer: Calendars;
   };
-  /** Delete a calendar that no schedule uses. */
+  /** Delete a calendar that no schedule and no template uses. */
   "DELETE /calendars/{name}": {
     query: {
       tenant?: string;
