@@ -593,3 +593,20 @@ def test_an_unknown_subdivision_is_refused_with_all_that_exist(
     with pytest.raises(InvalidValue) as refused:
         app.calendars.set("bad", country=country, subdivision=given)
     assert words in (refused.value.hint or "")
+
+
+def test_a_schedule_says_what_its_calendars_remove_next(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-04"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off", only="business-days"), "work")
+    app.schedules.add("moving", "0 9 * * mon,wed skip=off move=next", "work")
+    app.schedules.add("bare", cron("0 9 * * *"), "work")
+    found = app.schedules.calendars("beat")
+    assert (found.skip, found.only, found.move) == (("off",), ("business-days",), "skip")
+    first = [
+        (f"{each.first:%d}", f"{each.last:%d}", each.count, each.calendars) for each in found.removed[:2]
+    ]
+    assert first == [("04", "04", 1, ("off",)), ("07", "08", 2, ("business-days",))]
+    assert len(found.removed) == 5
+    (moved,) = app.schedules.calendars("moving").removed
+    assert (moved.first, moved.moved_to) == (NOON + 2.875 * DAY, NOON + 3.875 * DAY)
+    assert (app.schedules.calendars("bare").skip, app.schedules.calendars("bare").removed) == ((), ())

@@ -67,3 +67,12 @@ def test_a_dry_run_says_what_would_change(app: Scheduler) -> None:
     assert "templates  nightly" in printed("calendars", "show", "off")
     app.schedules.delete("beat")
     assert "is used by the template nightly" in failed("calendars", "delete", "off")
+
+
+def test_a_schedule_shows_its_calendars_and_what_they_remove_next(app: Scheduler) -> None:
+    app.calendars.set("off", weekly=["sat,sun"])
+    app.schedules.add("beat", "0 9 * * * skip=off", "charge")
+    shown = printed("schedules", "show", "beat")
+    assert "calendars  skip off" in shown
+    assert "2 ticks from Sat" in shown
+    assert answered("schedules", "show", "beat")["calendars"]["skip"] == ["off"]

@@ -7,20 +7,23 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from evenbeat.core.calendars import CalendarEffect
+from evenbeat.core.calendars import CalendarEffect, RemovedTicks, ScheduleCalendars
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.node.calendar_copies import active_runs, calendar_times
 from evenbeat.rules import changes
 from evenbeat.rules.calendar_records import named_calendars, new_copies, uses
+from evenbeat.rules.calendars import coming_removed
 from evenbeat.rules.templates import TEMPLATE, read_template
-from evenbeat.rules.ticks import own_trigger, trigger_of, upcoming_tick
+from evenbeat.rules.ticks import own_trigger, readable_trigger, trigger_of, upcoming_tick
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.stores.pages import every_schedule
+from evenbeat.triggers import Calendared
 from evenbeat.triggers.time_sets import TimeSet
 
 FIRST_NAMES = 5
+_MOST_RANGES = 5
 _PAGE = 500
 # The list of calendars reads at most so many schedules: some seconds.
 _MOST_READ = 20_000
@@ -62,6 +65,33 @@ def users_of_each(store: Store, tenant: str) -> dict[str, tuple[str, ...]] | Non
         for name in named_calendars(row.trigger) if row.calendars else ():
             found.setdefault(name, []).append(row.name)
     return None if number > _MOST_READ else {name: tuple(names) for name, names in found.items()}
+
+
+def calendars_of(store: Store, row: ScheduleRecord) -> ScheduleCalendars:
+    """Return the calendars of a schedule, and what they remove next."""
+    trigger = None if readable_trigger(row) is None else own_trigger(row)
+    if not isinstance(trigger, Calendared):
+        return ScheduleCalendars(
+            schedule=row.name, tenant=row.tenant, skip=(), only=(), move="skip", removed=()
+        )
+    found = coming_removed(trigger, max(store.now(), row.anchor), _MOST_RANGES)
+    return ScheduleCalendars(
+        schedule=row.name,
+        tenant=row.tenant,
+        skip=trigger.skip,
+        only=trigger.only,
+        move=trigger.move,
+        removed=tuple(
+            RemovedTicks(
+                first=from_ms(gone.first, trigger.tzinfo),
+                last=from_ms(gone.last, trigger.tzinfo),
+                count=gone.count,
+                calendars=trigger.refusing(gone.first),
+                moved_to=None if gone.moved_to is None else from_ms(gone.moved_to, trigger.tzinfo),
+            )
+            for gone in found
+        ),
+    )
 
 
 class Effects(NamedTuple):

@@ -1,13 +1,19 @@
-"""Failures about calendars, for the command line."""
+"""Calendars on the command line: failures, who uses them, and what they remove from a schedule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from evenbeat.cli.failures import Failed
-from evenbeat.core.calendars import Calendar
+from evenbeat.cli.layout import labelled
+from evenbeat.cli.local_time import LocalTime
+from evenbeat.core.calendars import Calendar, ScheduleCalendars
 from evenbeat.errors import CalendarInUse, CalendarNotFound
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @contextmanager
@@ -39,3 +45,20 @@ def users_of(calendar: Calendar) -> str:
         words = f"{number:,}: {', '.join(calendar.schedules)}{more}"
     templates = ", ".join(calendar.templates)
     return f"{words}; templates: {templates}" if templates else words
+
+
+def calendar_lines(found: ScheduleCalendars, local: LocalTime) -> Iterator[tuple[str, RenderableType]]:
+    """Yield the calendars of a schedule, and what they remove next; nothing if it has none."""
+    if not found.skip and not found.only:
+        return
+    names = [f"skip {each}" for each in found.skip] + [f"only {each}" for each in found.only]
+    lines: list[RenderableType] = [", ".join(names)]
+    for each in found.removed:
+        ticks = (
+            local.full(each.first)
+            if each.count == 1
+            else f"{each.count:,} ticks from {local.full(each.first)}"
+        )
+        fate = "left out" if each.moved_to is None else f"moves to {local.full(each.moved_to)}"
+        lines.append(f"{ticks}: {fate} ({', '.join(each.calendars)})")
+    yield from labelled("calendars", lines)

@@ -61,6 +61,31 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """Of a dry run: the next ticks of the first few of these schedules, before and after."""
 
 
+class RemovedTicks(msgspec.Struct, frozen=True, kw_only=True):
+    """Coming ticks of the bare trigger that follow each other and do not run at their own time."""
+
+    first: datetime
+    last: datetime
+    count: int
+    calendars: tuple[str, ...]
+    """Those that refuse the first of them."""
+    moved_to: datetime | None
+    """When they run instead; None if they are left out."""
+
+
+class ScheduleCalendars(msgspec.Struct, frozen=True, kw_only=True):
+    """The calendars of a schedule, and what they remove next."""
+
+    schedule: str
+    tenant: str
+    skip: tuple[str, ...]
+    only: tuple[str, ...]
+    move: str
+    """``skip``, ``next`` or ``previous``: what becomes of a tick that they refuse."""
+    removed: tuple[RemovedTicks, ...]
+    """The next ticks that they remove or move, at most five ranges within a year."""
+
+
 class CalendarDay(msgspec.Struct, frozen=True, kw_only=True):
     """A day that a calendar has, as a whole or in parts."""
 

@@ -20,6 +20,8 @@ from evenbeat.triggers.calendar_copies import read_copies, with_earlier
 from evenbeat.triggers.calendar_moves import REACH
 from evenbeat.triggers.calendared import Removed
 
+_YEAR, _PART = 366 * 86_400_000, 31 * 86_400_000
+
 
 def passed_rows(
     schedule: ScheduleRecord, runs: Sequence[RunRecord], skipped: Sequence[Skipped], now: Instant
@@ -95,6 +97,28 @@ def _row(schedule: ScheduleRecord, gone: Removed, fired: Collection[Instant], no
         recorded_at=now,
         run=tick_run_id(schedule, schedule.generation, gone.moved_to) if gone.moved_to and has_run else None,
     )
+
+
+def coming_removed(trigger: Calendared, after: Instant, most: int) -> list[Removed]:
+    """Return the next ticks after an instant that calendars remove or move: at most so many ranges, within a
+    year."""
+    found: list[Removed] = []
+    end = after + _YEAR
+    while after < end and len(found) < most:
+        # In parts: most calendars remove something soon.
+        until = min(end, after + _PART)
+        for gone in trigger.removed_ms(after + 1, until + 1):
+            previous = found[-1] if found else None
+            if previous and previous.moved_to == gone.moved_to and _follows(trigger, previous, gone):
+                found[-1] = Removed(previous.first, gone.last, previous.count + gone.count, gone.moved_to)
+            else:
+                found.append(gone)
+        after = until
+    return found[:most]
+
+
+def _follows(trigger: Calendared, before: Removed, after: Removed) -> bool:
+    return trigger.bare.next_ms(before.last) == after.first
 
 
 class Recalendared(NamedTuple):

@@ -916,6 +916,14 @@ export interface RefusedItem {
   why: string;
 }
 
+export interface RemovedTicks {
+  first: string;
+  last: string;
+  count: number;
+  calendars: string[];
+  moved_to: string | null;
+}
+
 export interface RepairFinding {
   kind: "asleep" | "duplicate" | "index" | "leftover" | "lost" | "uncancelled";
   tenant: string | null;
@@ -1156,6 +1164,15 @@ export interface Schedule {
   stats: ScheduleStats;
   /** Its last runs, the oldest first; null unless the query asks for them. */
   recent: RecentRun[] | null;
+}
+
+export interface ScheduleCalendars {
+  schedule: string;
+  tenant: string;
+  skip: string[];
+  only: string[];
+  move: string;
+  removed: RemovedTicks[];
 }
 
 export interface ScheduleChanges {
@@ -2253,6 +2270,14 @@ export interface Operations {
     };
     body: NewBackfill;
     answer: Backfill;
+  };
+  /** Return the calendars that a schedule's trigger names, and the next ticks that they remove. */
+  "GET /schedules/{name}/calendars": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: ScheduleCalendars;
   };
   /** Return what became of the ticks of a schedule, and its ticks to come, in hours or days of a zone. */
   "GET /schedules/{name}/cells": {

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from evenbeat.app.schedules.history import MOST_RECENT
+from evenbeat.core.calendars import ScheduleCalendars
 from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.options import NEW_SCHEDULE, SCHEDULE
 from evenbeat.core.results import ResumePreview, Schedule, ScheduleStats, SkippedTicks
@@ -393,6 +394,19 @@ def reschedule_schedule(call: Call[TenantQuery, Reschedule]) -> object:
 def get_dependencies(call: Call[TenantQuery, Any]) -> object:
     """Return what a schedule waits for, with the last successes, and the schedules that wait for it."""
     return call.app.schedules.dependencies(call.path["name"], tenant=call.owner)
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}/calendars",
+    role="viewer",
+    scope="tenant",
+    query=TenantQuery,
+    answer=body_of(ScheduleCalendars),
+)
+def get_schedule_calendars(call: Call[TenantQuery, Any]) -> object:
+    """Return the calendars that a schedule's trigger names, and the next ticks that they remove."""
+    return call.app.schedules.calendars(call.path["name"], tenant=call.owner)
 
 
 class RunNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
