@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from evenbeat.core.attention import Attention, AttentionItem
     from evenbeat.core.audits import AuditEntry, AuditPage
     from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick
-    from evenbeat.core.calendars import Calendar, CalendarDay
+    from evenbeat.core.calendars import Calendar, CalendarDay, CalendarEffect, RemovedTicks, ScheduleCalendars
     from evenbeat.core.cells import HeatCell, HeatMap, ScheduleTimeline, TimelineCell, TimelineLane
     from evenbeat.core.dependencies import After, Dependencies, Predecessor, after
     from evenbeat.core.deploys import DeployPlan, DeployResult, FieldChange, PlanEntry, RefusedChange
@@ -142,6 +142,7 @@ __all__ = [
     "BulkResult",
     "Calendar",
     "CalendarDay",
+    "CalendarEffect",
     "CalendarInUse",
     "CalendarNotFound",
     "Calendared",
@@ -198,6 +199,7 @@ __all__ = [
     "RecentRun",
     "RefusedChange",
     "RefusedItem",
+    "RemovedTicks",
     "ResumePreview",
     "Retry",
     "Role",
@@ -214,6 +216,7 @@ __all__ = [
     "RunRefused",
     "RunWait",
     "Schedule",
+    "ScheduleCalendars",
     "ScheduleChanged",
     "ScheduleConflict",
     "ScheduleExists",
@@ -267,7 +270,13 @@ _MODULES = {
     "evenbeat.core.alerts": ("AlertChannel", "AlertRule", "Delivery", "Incident", "MaintenanceWindow"),
     "evenbeat.core.attention": ("Attention", "AttentionItem"),
     "evenbeat.core.audits": ("AuditEntry", "AuditPage"),
-    "evenbeat.core.calendars": ("Calendar", "CalendarDay"),
+    "evenbeat.core.calendars": (
+        "Calendar",
+        "CalendarDay",
+        "CalendarEffect",
+        "RemovedTicks",
+        "ScheduleCalendars",
+    ),
     "evenbeat.core.figures": (
         "FailureGroup",
         "FailureReport",

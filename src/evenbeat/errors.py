@@ -260,13 +260,16 @@ class CalendarNotFound(EvenbeatError):
 
 
 class CalendarInUse(EvenbeatError):
-    """The calendar ``name`` can't be deleted: ``schedules`` use it."""
+    """The calendar ``name`` can't be deleted: ``schedules`` and ``templates`` use it."""
 
-    def __init__(self, name: str, schedules: tuple[str, ...]) -> None:
-        some = ", ".join(schedules[:5]) + (f" and {len(schedules) - 5} more" if len(schedules) > 5 else "")
-        super().__init__(f"calendar {shown(name)} is used by {some}; give them another trigger first")
+    def __init__(self, name: str, schedules: tuple[str, ...], templates: tuple[str, ...] = ()) -> None:
+        users = [*schedules, *(f"the template {each}" for each in templates)]
+        some = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
+        those = "it" if len(users) == 1 else "them"
+        super().__init__(f"calendar {shown(name)} is used by {some}; give {those} another trigger first")
         self.name = name
         self.schedules = schedules
+        self.templates = templates
 
 
 class LockHeld(EvenbeatError):

@@ -46,6 +46,7 @@ def pictures(failed_run: str) -> list[Picture]:
         Picture("dashboard-timeline", ("timeline",), {"since": "12h", "until": "12h"}),
         Picture("dashboard-load", ("timeline",), {"view": "herd"}, height=1000),
         Picture("dashboard-alerts", ("alerts",)),
+        Picture("dashboard-calendars", ("calendars",)),
         Picture("dashboard-dark", schedule, height=1100, dark=True),
         Picture("dashboard-phone", ("now",), width=390, height=844),
     ]

@@ -67,3 +67,43 @@ def test_the_form_of_a_schedule_shows_what_a_calendar_does(dashboard: Dashboard,
     ticks = page.get_by_role("region", name="The next ten ticks")
     expect(ticks).to_contain_text("not in always, moved to the next free day instead")
     expect(ticks).to_contain_text(re.compile("moved from [0-9-]+: always"))
+
+
+def test_the_form_of_a_calendar_shows_what_would_change(dashboard: Dashboard, page: Page) -> None:
+    app = dashboard.app
+    app.task(name="work")(lambda: None)
+    app.calendars.set("off", days=["12-25"])
+    app.schedules.add("report", "0 9 * * * skip=off", "work")
+    app.templates.set("nightly", trigger="0 3 * * * skip=off")
+    page.goto(dashboard.link("calendars"))
+    expect(page.get_by_role("row").filter(has_text="12-25")).to_contain_text("report; 1 template")
+    page.goto(dashboard.link("calendars", "off"))
+    expect(page.get_by_text("Templates that name it: nightly")).to_be_visible()
+    page.get_by_role("button", name="Change …").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Weekly windows").fill("mon-sun")
+    dialog.get_by_role("button", name="What would change").click()
+    expect(dialog.get_by_role("status")).to_contain_text("1 schedule would be planned anew:")
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile("report: next .* → none"))
+    assert_accessible(page)
+    assert app.calendars.get("off").weekly == ()
+    dialog.get_by_label("Weekly windows").fill("sun")
+    expect(dialog.get_by_role("status")).to_have_count(0)
+
+
+def test_the_page_of_a_schedule_names_its_calendars_and_what_they_remove(
+    dashboard: Dashboard, page: Page
+) -> None:
+    app = dashboard.app
+    app.task(name="work")(lambda: None)
+    app.schedules.add("report", "0 9 * * * skip=weekends move=next", "work")
+    app.schedules.add("bare", "0 9 * * *", "work")
+    page.goto(dashboard.link("schedules", "default", "report"))
+    section = page.get_by_role("region", name="Calendars")
+    expect(section.get_by_role("link", name="weekends")).to_be_visible()
+    removed = section.get_by_role("list", name="Removed next").get_by_role("listitem")
+    expect(removed.nth(1)).to_contain_text(re.compile("2 ticks from Sat .* move to .*(weekends)"))
+    assert_accessible(page)
+    page.goto(dashboard.link("schedules", "default", "bare"))
+    expect(page.get_by_role("region", name="Policies")).to_be_visible()
+    expect(page.get_by_role("region", name="Calendars")).to_have_count(0)

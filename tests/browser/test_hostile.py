@@ -62,6 +62,11 @@ def hostile() -> Iterator[Dashboard]:
     add = partial(app.schedules.add, task=TASK, payload=PAYLOAD, description=description, tags=[NAME, LABEL])
     do("8h", action=partial(add, NAME, "5 * * * * tz=Europe/Berlin"))
     do("8h", action=partial(add, "paused", "0 * * * *", tenant=LABEL))
+    days = ["2031-12-24..2031-12-31", "01-01"]
+    do("7h 30m", action=partial(app.calendars.set, LABEL, days=days, weekly=["sun 01:00-02:00"]))
+    long_names = ("x" * 127 + str(number) for number in range(7))
+    for name in long_names:
+        do("7h 20m", action=partial(app.schedules.add, name, f"0 5 * * sun skip={LABEL}", TASK))
     do("7h", action=partial(app.schedules.add, "missing", "0 * * * *", f"missing-{TASK}"[:200]))
     do("7h", action=partial(app.alerts.channels.add, NAME, "webhook", "http://127.0.0.1:9/"))
     do("6h", action=partial(app.alerts.rules.add, NAME, on=["failed"], to=[NAME]))
@@ -110,6 +115,9 @@ RUN = f"default/{NAME}/1/{NOW - 15 * 60_000}"
 LOOKS = {
     "now": Look(("now",)),
     "schedules": Look(("schedules",), dialogs=("Pause …", "Resume …", "Run now …", "Change …", "Delete …")),
+    "calendars": Look(("calendars",), shows=LABEL, dialogs=("New calendar …",)),
+    "calendar": Look(("calendars", LABEL), shows=LABEL, dialogs=("Change …", "Delete …")),
+    "schedule with a calendar": Look(("schedules", "default", "x" * 127 + "0"), shows=LABEL),
     "templates": Look(("templates",), dialogs=("New template …",)),
     "schedules of a search": Look(("schedules",), {"text": LINE, "task": TASK, "tag": NAME}, shows=""),
     "new schedule": Look(("schedules", "new"), shows=""),

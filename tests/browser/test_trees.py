@@ -47,6 +47,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "schedule-new": (("schedules", "new"), {}),
     "schedule-edit": (("schedules", "default", "invoices", "edit"), {}),
     "schedule": (("schedules", "default", "invoices"), {}),
+    "schedule-calendars": (("schedules", "default", "stock"), {}),
     "schedule-paused": (("schedules", "acme", "digest"), {"tz": "utc"}),
     "runs": (("runs",), {}),
     "failures": (("runs", "failures"), {}),
@@ -61,6 +62,7 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "limits": (("limits",), {}),
     "plan": (("plan",), {}),
     "calendars": (("calendars",), {}),
+    "calendar": (("calendars", "closed"), {}),
     "tenants": (("tenants",), {}),
     "tenant": (("tenants", "acme"), {}),
     "order": (("order",), {}),
@@ -107,6 +109,9 @@ def _written() -> FixedPast:
     do("7h 59m", ben, partial(add, "digest", "0 */2 * * *", "mail", tenant="acme", tags=["mail"]))
     do("7h 58m", ben, partial(add, "import", "0 12 * * *", "csv.import", queue="slow"))
     do("7h 57m", ana, partial(app.templates.set, "nightly", trigger="0 3 * * *", retries=3))
+    closed = partial(app.calendars.set, "closed", days=["12-24..12-26", "2031-01-01"])
+    do("7h 56m", ana, closed)
+    do("7h 55m", ana, partial(add, "stock", "0 14 * * * skip=closed,weekends move=next", "count"))
     do("7h", ana, partial(app.alerts.channels.add, "on-call", "webhook", "http://127.0.0.1:9/alerts"))
     do("6h 59m", ana, partial(app.alerts.rules.add, "failing", on=["failed"], to=["on-call"], tag="critical"))
     do("6h", ana, partial(app.alerts.rules.add, "missed", on=["missed"], to=["on-call"]))

@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--product", action="store_true", help="nodes are the product's own loops")
     parser.add_argument("--limits", action="store_true", help="users set limits, too")
     parser.add_argument("--dependencies", action="store_true", help="schedules depend on others, too")
+    parser.add_argument("--calendars", action="store_true", help="schedules have calendars, which change")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
     # Warnings of lost workers are normal here.
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
                 product=chosen.product,
                 limits=chosen.limits,
                 dependencies=chosen.dependencies,
+                calendars=chosen.calendars,
             )
         except SimulationFailed as failure:
             _write(str(failure))
@@ -59,9 +61,10 @@ def run_seed(
     product: bool = False,
     limits: bool = False,
     dependencies: bool = False,
+    calendars: bool = False,
 ) -> Report:
     chosen = DEFAULT if store == "memory" else WITH_DRIVER
-    settings = chosen._replace(product=product, limits=limits, dependencies=dependencies)
+    settings = chosen._replace(product=product, limits=limits, dependencies=dependencies, calendars=calendars)
     if store == "memory":
         return simulate(seed, MemoryBackend, settings, trace=trace, store=store)
     if store != "sqlite":

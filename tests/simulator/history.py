@@ -34,18 +34,25 @@ class Segment:
         self.start = start
         self.first = first
         self.end: Instant | None = None
+        self.is_ahead = False
+        """Whether the ticks before its end may still have to come."""
         self.off: list[list[int]] = []
         """The spans of its calendar, in seconds."""
         self.created: Instant = 0
 
     def ticks(self, end: Instant) -> list[Instant]:
-        end = end if self.end is None else self.end
+        end = self._until(end)
         found = [tick for tick in self._bare(end) if not self._is_off(tick)]
         return [self.first, *found] if self.first is not None and self.first < end else found
 
     def removed(self, end: Instant) -> list[Instant]:
         """The ticks of the bare trigger that its calendar removes."""
-        return [tick for tick in self._bare(end if self.end is None else self.end) if self._is_off(tick)]
+        return [tick for tick in self._bare(self._until(end)) if self._is_off(tick)]
+
+    def _until(self, end: Instant) -> Instant:
+        if self.end is None:
+            return end
+        return min(self.end, end) if self.is_ahead else self.end
 
     def _bare(self, end: Instant) -> list[Instant]:
         return list(islice(self.trigger.between_ms(self.start, end), _MOST_TICKS))
@@ -70,10 +77,8 @@ class History:
             assert intent.trigger is not None
             self._open(after.generation, _bare(intent.trigger, name, now), now, after)
         elif intent.kind == "recalendar" or (before is not None and before.trigger == intent.trigger):
-            self._close(_dealt_with(before, now))
-            # The phase stays: the bare trigger is that of the segment before. With a clock that is behind,
-            # the ticks still begin where those of the trigger do.
-            self._open(after.generation, self.segments[-1].trigger, max(now, after.anchor), after)
+            assert before is not None
+            self._recalendar(now, before, after)
         elif intent.kind == "retrigger":
             assert intent.trigger is not None
             self._close(_dealt_with(before, now))
@@ -82,6 +87,34 @@ class History:
             self._reschedule(intent, before, after)
         elif intent.kind == "delete":
             self._close(_dealt_with(before, now))
+
+    def _recalendar(self, now: Instant, before: ScheduleRecord, after: ScheduleRecord) -> None:
+        """Note another content of the calendar. The phase stays: the bare trigger is that of the segment
+        before."""
+        trigger = self.segments[-1].trigger
+        kept = self._kept(now, before, after)
+        if kept is None:
+            self._close(_dealt_with(before, now))
+            # With a clock that is behind, the ticks still begin where those of the trigger do.
+            self._open(after.generation, trigger, max(now, after.anchor), after)
+        else:
+            # Until the end of the second of that tick, the old content applies.
+            edge = (max(now, kept) // 1000 + 1) * 1000
+            self._close(edge, is_ahead=True)
+            self._open(after.generation, trigger, edge - 1, after)
+
+    def _kept(self, now: Instant, before: ScheduleRecord, after: ScheduleRecord) -> Instant | None:
+        """Return the next tick if it stays whatever the new content is: it waits, or the user's clock is
+        behind and ticks after the user's now are dealt with already."""
+        if after.next_tick is not None and after.next_tick <= now:
+            return after.next_tick
+        coming = before.next_tick
+        if coming is None or coming <= now:
+            return None
+        last = self.segments[-1]
+        mine = [segment for segment in self.segments if segment.trigger is last.trigger]
+        passed = (tick for segment in mine for tick in segment.ticks(coming))
+        return coming if any(max(now, before.anchor) < tick < coming for tick in passed) else None
 
     def _open(self, generation: int, trigger: Trigger, now: Instant, row: ScheduleRecord) -> None:
         if isinstance(trigger, At):
@@ -92,10 +125,15 @@ class History:
             self.segments[-1].off = _spans(row)
             self.segments[-1].created = row.created_at
 
-    def _close(self, end: Instant) -> None:
+    def _close(self, end: Instant, *, is_ahead: bool = False) -> None:
         last = self.segments[-1]
         if last.end is None:
             last.end = end
+        for segment in self.segments:
+            if segment.is_ahead and segment.end is not None and segment.generation == last.generation:
+                segment.end = min(segment.end, end)
+                segment.is_ahead = is_ahead
+        last.is_ahead = is_ahead
 
     def _reschedule(self, intent: Intent, before: ScheduleRecord | None, after: ScheduleRecord) -> None:
         assert before is not None

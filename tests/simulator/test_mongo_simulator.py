@@ -14,6 +14,7 @@ from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
 # A seed takes some 2 s here, most of it commits: hundreds of others are run by hand.
+CALENDAR_SEEDS = range(0, 4, 2)
 LIMIT_SEEDS = range(0, 4, 2)
 DEPENDENCY_SEEDS = range(0, 4, 2)
 SEEDS = range(0, 8, 2)
@@ -62,3 +63,9 @@ def test_limits_are_kept_on_mongodb(url: str, first: int) -> None:
 def test_dependencies_are_kept_on_mongodb(url: str, first: int) -> None:
     for seed in range(first, first + DEPENDENCY_SEEDS.step):
         run_seed(seed, url, Trace(), dependencies=True)
+
+
+@pytest.mark.parametrize("first", chunks(CALENDAR_SEEDS, in_test=0))
+def test_calendars_are_kept_on_mongodb(url: str, first: int) -> None:
+    for seed in range(first, first + CALENDAR_SEEDS.step):
+        run_seed(seed, url, Trace(), calendars=True)

@@ -12,6 +12,7 @@ from tests.lengths import LONG, chunks
 from tests.simulator.__main__ import run_seed
 from tests.simulator.trace import Trace
 
+CALENDAR_SEEDS = range(0, 4, 2)
 LIMIT_SEEDS = range(0, 2, 1)
 DEPENDENCY_SEEDS = range(0, 4, 2)
 SEEDS = range(0, 9, 3)
@@ -64,3 +65,9 @@ def test_a_seed_replays_to_the_letter_on_postgresql() -> None:
 def test_dependencies_are_kept_on_postgresql(first: int) -> None:
     for seed in range(first, first + DEPENDENCY_SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace(), dependencies=True)
+
+
+@pytest.mark.parametrize("first", chunks(CALENDAR_SEEDS, in_test=0))
+def test_calendars_are_kept_on_postgresql(first: int) -> None:
+    for seed in range(first, first + CALENDAR_SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace(), calendars=True)

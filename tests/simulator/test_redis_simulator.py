@@ -17,6 +17,7 @@ from tests.simulator.backends import server_backend
 from tests.simulator.simulation import WITH_DRIVER
 
 LIMIT_SEEDS = range(0, 6, 1)
+CALENDAR_SEEDS = range(0, 12, 4)
 DEPENDENCY_SEEDS = range(0, 12, 4)
 SEEDS = range(0, 40, 4)
 PRODUCT_SEEDS = range(0, 15, 5)
@@ -45,11 +46,19 @@ def server() -> Iterator[str]:
 
 
 def run_seed(
-    seed: int, server: str, *, product: bool = False, limits: bool = False, dependencies: bool = False
+    seed: int,
+    server: str,
+    *,
+    product: bool = False,
+    limits: bool = False,
+    dependencies: bool = False,
+    calendars: bool = False,
 ) -> list[str]:
     """The lines of its trace."""
     with own_place(server) as url:
-        options = WITH_DRIVER._replace(product=product, limits=limits, dependencies=dependencies)
+        options = WITH_DRIVER._replace(
+            product=product, limits=limits, dependencies=dependencies, calendars=calendars
+        )
         report = simulate(seed, server_backend(url), options, store=url)
         assert differences(url) == {}
     return [str(line) for line in report.trace]
@@ -81,3 +90,9 @@ def test_limits_are_kept(first: int, server: str) -> None:
 def test_dependencies_are_kept(first: int, server: str) -> None:
     for seed in range(first, first + DEPENDENCY_SEEDS.step):
         run_seed(seed, server, dependencies=True)
+
+
+@pytest.mark.parametrize("first", chunks(CALENDAR_SEEDS, in_test=0))
+def test_calendars_are_kept(first: int, server: str) -> None:
+    for seed in range(first, first + CALENDAR_SEEDS.step):
+        run_seed(seed, server, calendars=True)

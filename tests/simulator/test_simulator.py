@@ -24,6 +24,8 @@ SEEDS = range(0, 2_000, 100)
 PRODUCT_SEEDS = range(0, 600, 100)
 SQLITE_SEEDS = range(0, 200, 10)
 SQLITE_PRODUCT_SEEDS = range(0, 25, 5)
+CALENDAR_SEEDS = range(0, 1_200, 100)
+SQLITE_CALENDAR_SEEDS = range(10, 40, 5)
 LIMIT_SEEDS = range(0, 300, 50)
 SQLITE_LIMIT_SEEDS = range(0, 30, 5)
 DEPENDENCY_SEEDS = range(0, 600, 100)
@@ -71,10 +73,16 @@ def test_the_promise_is_kept_in_memory(first: int) -> None:
         simulate(seed)
 
 
-@pytest.mark.parametrize("first", chunks(LIMIT_SEEDS))
+@pytest.mark.parametrize("first", chunks(CALENDAR_SEEDS))
 def test_calendars_are_kept_in_memory(first: int) -> None:
-    for seed in range(first, first + LIMIT_SEEDS.step):
-        simulate(seed, options=DEFAULT._replace(calendars=True))
+    for seed in range(first, first + CALENDAR_SEEDS.step):
+        run_seed(seed, "memory", Trace(), calendars=True)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_CALENDAR_SEEDS, in_test=0))
+def test_calendars_are_kept_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_CALENDAR_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), calendars=True)
 
 
 @pytest.mark.parametrize("first", chunks(LIMIT_SEEDS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from evenbeat import Calendared, InvalidTrigger, InvalidValue, at, cron, every, parse_trigger
 from evenbeat.core.instants import from_ms, to_ms
+from evenbeat.triggers.calendar_moves import MOST_DAYS_MOVED
 from evenbeat.triggers.calendar_texts import read_days, read_weekly
-from evenbeat.triggers.calendared import MOST_DAYS_MOVED, Removed
+from evenbeat.triggers.calendared import Removed
 from evenbeat.triggers.time_sets import EPOCH_ORDINAL, TimeSet, days_within
 from evenbeat.triggers.zones import zone
 from tests.lengths import is_short
@@ -191,12 +193,16 @@ def test_removed_ticks_are_the_bare_ones_that_are_refused(
     gone = [tick for tick in trigger.bare.between_ms(start, end) if not admits(trigger, sets, tick, own)]
     found = trigger.removed_ms(start, end)
     assert sum(row.count for row in found) == len(gone)
-    if trigger.move == "skip":
-        assert found == ([Removed(gone[0], gone[-1], len(gone))] if gone else [])
-    else:
-        assert [row.moved_to for row in found for _ in range(row.count)] == [
-            image(trigger, sets, tick, own) for tick in gone
-        ]
+    # Each range has removed ticks only, and no two ranges could be one.
+    listed = [list(trigger.bare.between_ms(row.first, row.last + 1)) for row in found]
+    assert [tick for ticks in listed for tick in ticks] == gone
+    assert [row.count for row in found] == [len(ticks) for ticks in listed]
+    assert [row.moved_to for row in found for _ in range(row.count)] == [
+        image(trigger, sets, tick, own) for tick in gone
+    ]
+    for before, after in pairwise(found):
+        is_apart = trigger.bare.next_ms(before.last) != after.first
+        assert is_apart or before.moved_to != after.moved_to
     for tick in gone[:5]:
         assert trigger.removes(tick)
         assert trigger.refusing(tick)

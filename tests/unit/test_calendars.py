@@ -423,3 +423,190 @@ def test_calendars_cost_a_schedule_without_them_nothing() -> None:
     assert built_in.schedule.calendars == '{"business-days":{"weekly":[[0,432000]]}}'
     with pytest.raises(InvalidTrigger, match="whose days are not known"):
         changes.create(ScheduleRecord(name="a", task="t", trigger="0 9 * * * only=mine"), to_ms(NOON))
+
+
+# -- the past of a changed calendar ------------------------------------------------------------------------
+
+
+def test_why_and_account_know_ticks_that_a_calendar_removed_before_it_changed(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-03", "2026-03-04"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+    app.travel("5d")
+    app.calendars.set("off", days=["2026-03-02", "2026-03-08"])
+    app.travel("4d")
+    assert ran(app) == [
+        "Fri 06 09:00",
+        "Mon 02 09:00",
+        "Mon 09 09:00",
+        "Sat 07 09:00",
+        "Thu 05 09:00",
+        "Tue 10 09:00",
+    ]
+    found = app.schedules.account("beat")
+    assert found.adds_up, found
+    assert found.counted_from_reason == "created"
+    assert (found.expected, found.ran, found.skipped, found.missing) == (9, 6, {"calendar": 3}, 0)
+    verdicts = [app.schedules.why("beat", f"2026-03-0{day}T09:00Z").verdict for day in range(2, 10)]
+    assert verdicts == [
+        "succeeded",
+        "calendar",
+        "calendar",
+        "succeeded",
+        "succeeded",
+        "succeeded",
+        "calendar",
+        "succeeded",
+    ]
+    why = app.schedules.why("beat", "2026-03-04T09:00Z")
+    assert "the calendar off removed it, as it was then" in why.sentence
+    assert app.schedules.why("beat", "2026-03-04T10:00Z").verdict == "no_tick"
+
+
+@pytest.mark.parametrize("move", ["next", "previous"])
+def test_the_account_adds_up_while_a_moving_calendar_changes(app: VirtualScheduler, move: str) -> None:
+    app.calendars.set("off", days=["2026-03-03", "2026-03-06"])
+    app.schedules.add("beat", f"0 9 * * tue,fri skip=off move={move}", "work")
+    for day in range(1, 15):
+        app.travel("1d")
+        found = app.schedules.account("beat")
+        assert (found.adds_up, found.missing, found.doubled) == (True, 0, 0), (day, found)
+        app.calendars.set("off", days=[f"2026-03-{(day * 5) % 14 + 2:02}", f"2026-03-{day + 3:02}"])
+        found = app.schedules.account("beat")
+        assert (found.adds_up, found.missing, found.doubled) == (True, 0, 0), (day, found)
+
+
+def test_the_account_knows_a_tick_that_was_moved_by_hand_before_the_calendar_changed(
+    app: VirtualScheduler,
+) -> None:
+    app.calendars.set("off", days=["2026-03-03"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+    app.travel("30h")
+    app.schedules.reschedule("beat", NOON + 2.2 * DAY)
+    app.travel("3d")
+    app.calendars.set("off", days=["2026-03-06"])
+    app.travel("3d")
+    found = app.schedules.account("beat")
+    assert (found.adds_up, found.moved, found.missing, found.skipped) == (True, 1, 0, {"calendar": 2}), found
+    assert app.schedules.why("beat", "2026-03-04T09:00Z").verdict == "rescheduled"
+
+
+def test_an_interval_is_accounted_for_over_changes(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-02"])
+    app.schedules.add("beat", every("7h", skip="off"), "work")
+    app.travel("2d")
+    app.calendars.set("off", days=["2026-03-04"])
+    app.travel("2d")
+    app.calendars.set("off", days=["2026-03-05"])
+    app.travel("2d")
+    found = app.schedules.account("beat")
+    assert (found.adds_up, found.missing) == (True, 0)
+    assert found.expected == 6 * 24 // 7
+    assert found.skipped["calendar"] + found.ran == found.expected
+
+
+def test_a_waiting_tick_stays_when_the_calendar_changes(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-20"])
+    app.schedules.add("load", cron("30 9 * * *"), "work")
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work", after="load within 1h, wait 2h")
+    app.travel(timedelta(hours=21, minutes=5))
+    assert app.schedules.why("beat").verdict == "waits_for_success"
+    app.calendars.set("off", days=["2026-03-02"])
+    app.travel("1h")
+    assert [run.schedule for run in app.finished] == ["load", "beat"]
+    assert app.schedules.skipped("beat") == []
+
+
+# -- who uses a calendar, and what a change would do -------------------------------------------------------
+
+
+def test_lists_and_results_say_who_uses_a_calendar(app: VirtualScheduler) -> None:
+    made = app.calendars.set("off", days=["2026-03-20"])
+    assert (made.schedules, made.schedule_count, made.templates) == ((), 0, ())
+    for number in range(7):
+        app.schedules.add(f"beat-{number}", cron("0 9 * * *", skip="off"), "work")
+    app.schedules.add("daily", cron("0 9 * * *", only="business-days"), "work")
+    app.templates.set("nightly", trigger="0 3 * * * skip=off")
+    found = {each.name: each for each in app.calendars.list()}
+    first = tuple(f"beat-{number}" for number in range(5))
+    assert (found["off"].schedule_count, found["off"].schedules) == (7, first)
+    assert found["off"].templates == ("nightly",)
+    assert found["business-days"].schedules == ("daily",)
+    assert (found["weekends"].schedules, found["weekends"].schedule_count) == ((), 0)
+    made = app.calendars.set("off", days=["2026-03-21"])
+    assert (made.schedule_count, made.schedules, made.replanned, made.effects) == (7, first, 7, ())
+    assert len(app.calendars.get("off").schedules) == 7
+
+
+def test_a_dry_run_shows_the_next_ticks_before_and_after_and_writes_nothing(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-20"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off"), "work")
+    app.schedules.add("moved", cron("0 9 * * *", skip="off"), "work")
+    app.schedules.reschedule("moved", NOON + timedelta(hours=1))
+    before = (app.calendars.get("off"), row(app), row(app, "moved"))
+    shown = app.calendars.set("off", days=["2026-03-02", "2026-03-04"], dry_run=True)
+    assert (app.calendars.get("off"), row(app), row(app, "moved")) == before
+    assert (shown.replanned, shown.schedules, shown.days) == (
+        2,
+        ("beat", "moved"),
+        ("2026-03-02", "2026-03-04"),
+    )
+    days = [
+        (each.schedule, [f"{tick:%d %H}" for tick in each.before], [f"{tick:%d %H}" for tick in each.after])
+        for each in shown.effects
+    ]
+    assert days == [
+        ("beat", ["02 09", "03 09", "04 09"], ["03 09", "05 09", "06 09"]),
+        ("moved", ["01 13", "03 09", "04 09"], ["01 13", "03 09", "05 09"]),
+    ]
+    done = app.calendars.set("off", days=["2026-03-02", "2026-03-04"])
+    assert done.replanned == 2
+    for effect in shown.effects:
+        assert tuple(app.schedules.preview(effect.schedule, 3)) == effect.after
+    assert app.calendars.set("new", days=["12-25"], dry_run=True).replanned == 0
+    with pytest.raises(CalendarNotFound):
+        app.calendars.get("new")
+
+
+def test_a_calendar_that_a_template_names_is_not_deleted(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["12-25"])
+    app.templates.set("nightly", trigger="0 3 * * * skip=off")
+    with pytest.raises(CalendarInUse, match="is used by the template nightly; give it another") as refused:
+        app.calendars.delete("off")
+    assert (refused.value.schedules, refused.value.templates) == ((), ("nightly",))
+    app.templates.set("nightly", trigger="0 3 * * *")
+    app.calendars.delete("off")
+
+
+@pytest.mark.parametrize(
+    ("country", "given", "words"),
+    [
+        ("US", "California", "did you mean CA?"),
+        ("US", "ca", "did you mean CA?"),
+        ("US", "QQ", "WY"),
+        ("DE", "Bavaria", "BY"),
+        ("SG", "1", "leave it out"),
+    ],
+)
+def test_an_unknown_subdivision_is_refused_with_all_that_exist(
+    app: VirtualScheduler, country: str, given: str, words: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.calendars.set("bad", country=country, subdivision=given)
+    assert words in (refused.value.hint or "")
+
+
+def test_a_schedule_says_what_its_calendars_remove_next(app: VirtualScheduler) -> None:
+    app.calendars.set("off", days=["2026-03-04"])
+    app.schedules.add("beat", cron("0 9 * * *", skip="off", only="business-days"), "work")
+    app.schedules.add("moving", "0 9 * * mon,wed skip=off move=next", "work")
+    app.schedules.add("bare", cron("0 9 * * *"), "work")
+    found = app.schedules.calendars("beat")
+    assert (found.skip, found.only, found.move) == (("off",), ("business-days",), "skip")
+    first = [
+        (f"{each.first:%d}", f"{each.last:%d}", each.count, each.calendars) for each in found.removed[:2]
+    ]
+    assert first == [("04", "04", 1, ("off",)), ("07", "08", 2, ("business-days",))]
+    assert len(found.removed) == 5
+    (moved,) = app.schedules.calendars("moving").removed
+    assert (moved.first, moved.moved_to) == (NOON + 2.875 * DAY, NOON + 3.875 * DAY)
+    assert (app.schedules.calendars("bare").skip, app.schedules.calendars("bare").removed) == ((), ())

@@ -51,3 +51,28 @@ def test_a_large_file_is_refused_by_its_size(app: Scheduler, tmp_path: Path) -> 
     with path.open("wb") as file:
         file.truncate(100_000_000)
     assert "100,000,000 bytes" in failed("calendars", "set", "off", "--ics", str(path))
+
+
+def test_a_dry_run_says_what_would_change(app: Scheduler) -> None:
+    printed("calendars", "set", "off", "--day", "12-25")
+    printed("schedules", "add", "beat", "0 9 * * * skip=off", "charge")
+    tick = app.schedules.next_run("beat")
+    assert tick is not None
+    shown = printed("calendars", "set", "off", "--day", f"{tick:%Y-%m-%d}", "--dry-run")
+    assert shown.startswith(f"would set off: {tick:%Y-%m-%d}\nused by 1: beat\n1 schedule would be planned")
+    assert f"  beat: next {tick:%a %Y-%m-%d} 09:00" in shown
+    assert app.calendars.get("off").days == ("12-25",)
+    assert "1: beat" in printed("calendars", "list")
+    app.templates.set("nightly", trigger="0 3 * * * skip=off")
+    assert "templates  nightly" in printed("calendars", "show", "off")
+    app.schedules.delete("beat")
+    assert "is used by the template nightly" in failed("calendars", "delete", "off")
+
+
+def test_a_schedule_shows_its_calendars_and_what_they_remove_next(app: Scheduler) -> None:
+    app.calendars.set("off", weekly=["sat,sun"])
+    app.schedules.add("beat", "0 9 * * * skip=off", "charge")
+    shown = printed("schedules", "show", "beat")
+    assert "calendars  skip off" in shown
+    assert "2 ticks from Sat" in shown
+    assert answered("schedules", "show", "beat")["calendars"]["skip"] == ["off"]

@@ -227,6 +227,13 @@ def test_schedules_are_paused_deleted_edited_and_without_a_task(app: Scheduler) 
     assert [run.state for run in app.runs.list(state="cancelled")] == ["cancelled"]
 
 
+def test_a_calendar_moves_the_ticks_of_a_schedule(app: Scheduler) -> None:
+    closed = app.calendars.get("shop-closed")
+    assert closed.schedules == ("stock-list",)
+    assert app.schedules.account("stock-list").skipped["calendar"] >= 2
+    assert app.schedules.calendars("stock-list").removed
+
+
 def test_large_integers_keep_every_digit(app: Scheduler, store: CountedStore) -> None:
     (run, *_) = app.runs.list(schedule="charge-accounts", tenant="acme")
     assert run.payload["account"] == LARGE == 2**53 + 1

@@ -221,5 +221,22 @@ class TestModes:
         assert [each.name for each in fallback.rows()] == ["load"]
         assert not needs_facts(replace(row(app, "report"), after=""))
 
+    @pytest.mark.parametrize("move", ["skip", "next"])
+    def test_ticks_that_a_calendar_removed_during_a_fallback_are_recorded_after_it(
+        self, app: VirtualScheduler, move: str
+    ) -> None:
+        app.calendars.set("closed", days=["2026-03-04"])
+        app.schedules.add("daily", f"0 9 * * * skip=closed move={move}", "work")
+        app.down_for("3d1h")  # Thursday
+        found = row(app, "daily")
+        fallback = Fallback(app.store, Events(), [found.key])
+        ticks = [found.next_tick or 0, (found.next_tick or 0) + 2 * 86_400_000]
+        for tick in ticks:
+            fallback.note_fired(found.key, tick)
+        Ticker(app.store, Events(), fallback=fallback).step(app.store.now())
+        (gone,) = app.schedules.skipped("daily")
+        assert (gone.reason, gone.count, f"{gone.first:%a %d}") == ("calendar", 1, "Wed 04")
+        assert gone.run == (f"default/daily/1/{ticks[1]}" if move == "next" else None)
+
 
 def _nothing() -> None: ...

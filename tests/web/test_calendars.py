@@ -91,3 +91,23 @@ def test_a_token_of_one_tenant_sees_only_its_calendars(site: Site) -> None:
     theirs = site.request("POST", "preview", json={**preview, "tenant": "default"}, tenant="acme")
     assert_problem(theirs, 403, "foreign-tenant", "tenant")
     assert_problem(site.request("POST", "preview", json=preview), 422, "invalid-trigger", "trigger")
+
+
+def test_a_dry_run_shows_the_next_ticks_and_changes_nothing(site: Site) -> None:
+    site.post("calendars/off", {"days": ["2026-03-03"]})
+    schedule = {"name": "beat", "trigger": "0 9 * * * skip=off", "task": "work"}
+    assert site.request("POST", "schedules", json=schedule).status_code == 201
+    shown = site.post("calendars/off", {"weekly": ["mon-sun 08:00-10:00"], "dry_run": True})
+    assert (shown["replanned"], shown["schedule_count"]) == (1, 1)
+    (effect,) = shown["effects"]
+    assert (effect["schedule"], len(effect["before"]), effect["after"]) == ("beat", 3, [])
+    found = next(item for item in site.get("calendars")["items"] if item["name"] == "off")
+    assert (found["days"], found["schedules"], found["schedule_count"]) == (["2026-03-03"], ["beat"], 1)
+
+
+def test_a_schedule_answers_with_its_calendars(site: Site) -> None:
+    schedule = {"name": "beat", "trigger": "0 9 * * * skip=weekends", "task": "work"}
+    assert site.request("POST", "schedules", json=schedule).status_code == 201
+    found = site.get("schedules/beat/calendars", role="viewer")
+    assert (found["skip"], found["only"], found["removed"][0]["count"]) == (["weekends"], [], 2)
+    assert_problem(site.request("GET", "schedules/none/calendars"), 404, "schedule-not-found")

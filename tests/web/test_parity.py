@@ -66,6 +66,7 @@ VERBS = (
     Verb("schedules.delete_all", "schedules delete", "POST /bulk/schedules"),
     Verb("schedules.next_run", "schedules show", "GET /schedules/{name}"),
     Verb("schedules.preview", "schedules show", "GET /schedules/{name}/ticks"),
+    Verb("schedules.calendars", "schedules show", "GET /schedules/{name}/calendars"),
     Verb("schedules.dependencies", "schedules show", "GET /schedules/{name}/dependencies"),
     Verb("schedules.skipped", "schedules show", "GET /schedules/{name}/skipped"),
     Verb("schedules.stats", "schedules show", "GET /schedules/{name}/stats"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from evenbeat.app.tick_records import TickRecords, covered, runs_since
 from evenbeat.core.explanations import Account
 from evenbeat.core.instants import Instant, Moment, read_period
-from evenbeat.core.records import RunRecord, RunState, ScheduleRecord
+from evenbeat.core.records import RunRecord, RunState, ScheduleRecord, Skipped
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.node.pruner import purged_before
 from evenbeat.observe.accounts import account_view
@@ -23,11 +24,15 @@ from evenbeat.rules.accounts import (
     expected_ticks,
     is_of_trigger,
     tally,
+    trigger_since,
 )
+from evenbeat.rules.calendars import bare_row, bare_since
 from evenbeat.rules.dependencies import PENDING, is_after_success, is_on_success, pending_keys
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
 from evenbeat.triggers import Calendared
+from evenbeat.triggers.calendar_moves import REACH
+from evenbeat.triggers.calendared import Removed
 
 # Milliseconds that an account may reach ahead: counting the ticks of millennia takes seconds.
 _FARTHEST = 366 * 86_400_000
@@ -44,33 +49,113 @@ def account_of(
     """
     if row.damage:
         raise DamagedSchedule(row.tenant, row.name, row.damage)
-    period = counted_period(row, *_asked(row, since, until, store.now()), purged_before(store, row.tenant))
+    bare = bare_row(row)
+    period = counted_period(bare, *_asked(row, since, until, store.now()), purged_before(store, row.tenant))
     if is_on_success(row):
         return _successes(store, row, period)
-    ticks = expected_ticks(row, period)
-    records = TickRecords(store, row)
-    ledger = records.ledger(period.start, period.end)
-    present = (each for each in ledger if is_of_trigger(each, row))
-    runs = records.runs_of(ticks, covered(ticks, present))
+    # What calendars contained before they last changed is not known: the ledger says what they removed.
+    edge = period.start
+    if row.calendars:
+        edge = min(period.end, max(period.start, trigger_since(row) + 1))
+    parts = [_present(store, row, period._replace(start=edge))]
+    if period.start < edge:
+        parts.insert(0, _earlier(store, row, period._replace(end=edge)))
     # Read again: a node records a purge before it deletes anything, so no record is taken for missing.
     purged = purged_before(store, row.tenant)
     if purged is not None and purged > period.start:
         period = Period(purged, max(purged, period.end), "purged")
-        ticks = [tick for tick in ticks if tick >= purged]
-    counted = tally(row, ticks, runs, ledger)
-    removed = _removed(row, period)
-    counted.outcomes["calendar"] += removed
-    moved = _moved(store.now(), counted.unexplained, ticks, runs, records)
-    missing = [tick for tick in counted.unexplained if tick not in moved]
-    return account_view(row, period, len(ticks) + removed, counted, moved=len(moved), missing=missing)
+        parts = [part.since(purged) for part in parts]
+    outcomes: Counter[Outcome] = Counter()
+    states: Counter[RunState] = Counter()
+    doubled: list[Instant] = []
+    missing: list[Instant] = []
+    moved = 0
+    for part in parts:
+        counted = tally(part.row, part.ticks, part.runs, part.ledger)
+        found = _moved(store.now(), counted.unexplained, part)
+        missing += [tick for tick in counted.unexplained if tick not in found]
+        moved += len(found)
+        outcomes += counted.outcomes
+        outcomes["calendar"] += part.removed_count()
+        states += counted.states
+        doubled += counted.doubled
+    expected = sum(len(part.ticks) + part.removed_count() for part in parts)
+    total = TickTally(outcomes, states, (), tuple(doubled))
+    return account_view(row, period, expected, total, moved=moved, missing=missing)
 
 
-def _removed(row: ScheduleRecord, period: Period) -> int:
-    """Return how many ticks of the bare trigger calendars removed in a period."""
+class _Part(NamedTuple):
+    """A part of the period, the ticks that are expected in it, and their records."""
+
+    row: ScheduleRecord
+    period: Period
+    ticks: list[Instant]
+    runs: dict[Instant, list[RunRecord]]
+    ledger: list[Skipped]
+    records: TickRecords
+    removed: Sequence[Removed]
+    """The ticks of the bare trigger that calendars removed or moved."""
+
+    def since(self, start: Instant) -> _Part:
+        """Return the part without what is before an instant."""
+        if start <= self.period.start:
+            return self
+        bare = own_trigger(bare_row(self.row))
+        removed = []
+        for gone in self.removed:
+            first = bare.next_ms(max(start, gone.first) - 1)
+            if first is not None and first <= gone.last:
+                removed.append(Removed(first, gone.last, bare.count_ms(first, gone.last + 1)))
+        period = self.period._replace(start=start, end=max(start, self.period.end))
+        ticks = [tick for tick in self.ticks if tick >= start]
+        return self._replace(period=period, ticks=ticks, removed=removed)
+
+    def removed_count(self) -> int:
+        return sum(gone.count for gone in self.removed)
+
+
+def _present(store: Store, row: ScheduleRecord, period: Period) -> _Part:
+    """Read the part for which the present trigger has the ticks."""
     trigger = own_trigger(row)
-    if not isinstance(trigger, Calendared):
-        return 0
-    return sum(each.count for each in trigger.removed_ms(period.start, period.end))
+    removed = trigger.removed_ms(period.start, period.end) if isinstance(trigger, Calendared) else ()
+    return _read(row, period, expected_ticks(row, period), TickRecords(store, row), removed)
+
+
+def _earlier(store: Store, row: ScheduleRecord, period: Period) -> _Part:
+    """Read the part before the calendars last changed."""
+    bare = bare_row(row)
+    every = expected_ticks(bare, period)
+    records = TickRecords(store, bare, removed=True)
+    rows = [
+        each
+        for each in records.ledger(period.start, period.end)
+        if each.reason == "calendar" and is_of_trigger(each, bare)
+    ]
+    trigger = own_trigger(row)
+    assert isinstance(trigger, Calendared)
+    # Ticks that wait for a free day have no row yet.
+    coming = trigger.settled_ms(period.end, period.end + 2 * REACH, bare_since(row))
+    gone = covered(every, rows).keys() | {
+        tick for each in coming for tick in every if each.first <= tick <= each.last
+    }
+    named = {int(each.run.rpartition("/")[2]) for each in rows if each.run is not None}
+    inside = {tick for tick in named if period.start <= tick < period.end}
+    ticks = sorted(inside | (set(every) - gone))
+    removed = [Removed(tick, tick, 1) for tick in sorted(gone)]
+    return _read(bare, period, ticks, records, removed)
+
+
+def _read(
+    row: ScheduleRecord,
+    period: Period,
+    ticks: list[Instant],
+    records: TickRecords,
+    removed: Sequence[Removed],
+) -> _Part:
+    ledger = [each for each in records.ledger(period.start, period.end) if each.reason != "calendar"]
+    present = (each for each in ledger if is_of_trigger(each, row))
+    runs = records.runs_of(ticks, covered(ticks, present))
+    return _Part(row, period, ticks, runs, ledger, records, removed)
 
 
 def _successes(store: Store, row: ScheduleRecord, period: Period) -> Account:
@@ -112,19 +197,13 @@ def _asked(
     return start, end
 
 
-def _moved(
-    now: Instant,
-    unexplained: Sequence[Instant],
-    ticks: Sequence[Instant],
-    runs: Mapping[Instant, Sequence[RunRecord]],
-    records: TickRecords,
-) -> set[Instant]:
+def _moved(now: Instant, unexplained: Sequence[Instant], part: _Part) -> set[Instant]:
     """Return those of the unexplained ticks that a user moved to an earlier time."""
     moved: set[Instant] = set()
     for tick in unexplained[:_MOST_SEARCHED]:
         # The moved tick fired before the next tick that has a run, or together with it.
-        later = ticks[bisect_right(ticks, tick) :]
-        fired_by = next((run.created_at for after in later for run in runs.get(after, ())), now)
-        if records.moved_from(tick, fired_by) is not None:
+        later = part.ticks[bisect_right(part.ticks, tick) :]
+        fired_by = next((run.created_at for after in later for run in part.runs.get(after, ())), now)
+        if part.records.moved_from(tick, fired_by) is not None:
             moved.add(tick)
     return moved

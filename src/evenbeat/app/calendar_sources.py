@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from evenbeat.core.calendars import LONGEST_ICS, YEARS_AHEAD
@@ -112,11 +113,22 @@ def _holidays(country: object, subdivision: object, first: int, last: int) -> It
             f"subdivision {shown(subdivision)} is not a part of {country}",
             field="subdivision",
             value=subdivision,
-            hint=f"there are {', '.join(known[country][:20])}" if known[country] else "leave it out",
+            hint=_parts_hint(str(subdivision), known[country], holidays.country_holidays(country)),
         )
     found: Any = holidays.country_holidays(country, subdiv=subdivision, years=range(first, last + 1))
     for day in found:
         yield day.toordinal() - EPOCH_ORDINAL
+
+
+def _parts_hint(given: str, parts: Sequence[str], country: Any) -> str:
+    """Return a hint that names all parts of a country, and the one that was probably meant."""
+    if not parts:
+        return "leave it out: the holidays of this country do not differ by its parts"
+    codes = {part.casefold(): part for part in parts}
+    codes |= {name.casefold(): code for name, code in getattr(country, "subdivisions_aliases", {}).items()}
+    near = get_close_matches(given.casefold(), codes, n=1)
+    words = f"there are {', '.join(sorted(parts))}"
+    return f"did you mean {codes[near[0]]}? {words}" if near else words
 
 
 def _events(ics: str | bytes, zone: str, first: date, last: date) -> Iterator[int | Span]:

@@ -7,11 +7,20 @@ from collections.abc import Iterable
 from datetime import date, timedelta
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from evenbeat.app.acting import current_actor
 from evenbeat.app.audit import write_audited
 from evenbeat.app.calendar_sources import Sources, compile_calendar
+from evenbeat.app.calendar_users import (
+    FIRST_NAMES,
+    effects_of,
+    schedules_using,
+    templates_using,
+    users_of_each,
+)
 from evenbeat.app.session import AppSession
 from evenbeat.core.awaitable import twin
 from evenbeat.core.calendars import MOST_CALENDARS, Calendar, CalendarDay
@@ -22,9 +31,8 @@ from evenbeat.core.records import Record
 from evenbeat.errors import CalendarInUse, CalendarNotFound, InvalidValue, StoreUnavailable, shown
 from evenbeat.node.calendar_copies import replan_users
 from evenbeat.rules.auditing import Change
-from evenbeat.rules.calendar_records import KIND, StoredCalendar, read_calendar, uses
-from evenbeat.stores.base import ScheduleQuery, Store
-from evenbeat.stores.pages import every_schedule
+from evenbeat.rules.calendar_records import KIND, StoredCalendar, read_calendar
+from evenbeat.stores.base import Store
 from evenbeat.triggers.calendar_texts import write_day
 from evenbeat.triggers.time_sets import BUILT_IN, DAY, EPOCH_ORDINAL, Span, days_within
 from evenbeat.triggers.zones import read_zone
@@ -32,10 +40,8 @@ from evenbeat.triggers.zones import read_zone
 # Inside the class, ``list`` and ``set`` are methods.
 CalendarList: TypeAlias = list[Calendar]
 Days: TypeAlias = list[CalendarDay]
-Names: TypeAlias = list[str]
 
 _TRIES = 20
-_PAGE = 500
 # Texts of days and windows that the record keeps: with the times, less than what a store takes in one piece.
 _LONGEST_BODY = 500_000
 MOST_PREVIEWED = 3_660
@@ -61,13 +67,15 @@ class Calendars:
         subdivision: str | None = None,
         ics: str | bytes | None = None,
         tenant: str | None = None,
+        dry_run: bool = False,
     ) -> Calendar:
         """Create the calendar, or replace what it contains: the schedules that use it are planned anew.
 
         ``days``: ``2026-12-25``, ``2026-12-24..2026-12-31``, every year ``12-25``. ``weekly``: ``mon-fri
         09:00-17:00``. ``country``, and ``subdivision``: its holidays, for ten years. ``ics``: the text of a
         file in the iCalendar format, of at most 1 MB. ``without`` takes days out again. ``tz`` is the zone
-        of all this; without one, that of each schedule.
+        of all this; without one, that of each schedule. ``dry_run`` writes nothing: ``effects`` has the next
+        ticks of the schedules, before and after.
         """
         check_name(name, "name")
         self._check_own(name)
@@ -89,30 +97,47 @@ class Calendars:
             updated_at=now,
             updated_by=current_actor().name,
         )
+        if dry_run:
+            _body(name, stored)
+            found = effects_of(store, owner, name, stored.times)
+            shown_as = _view(owner, name, stored, self._used(owner, name, found.schedules))
+            return replace(shown_as, replanned=found.replanned, effects=found.sample)
         self._write(store, owner, name, stored)
         # The schedules follow. If this process dies first, nodes find those with an old copy.
         replanned = replan_users(store, owner, name)
-        return _view(owner, name, stored, replanned=replanned)
+        users = schedules_using(store, owner, name)
+        return replace(_view(owner, name, stored, self._used(owner, name, users)), replanned=replanned)
 
     def get(self, name: str, *, tenant: str | None = None) -> Calendar:
         """Return a calendar, with the schedules that use it; ``CalendarNotFound`` if there is none."""
         owner = self._session.tenant_of(tenant)
         stored = self._stored(owner, name)
-        return _view(owner, name, stored, schedules=tuple(self._users(owner, name)))
+        users = schedules_using(self._session.store(), owner, name)
+        return replace(_view(owner, name, stored, self._used(owner, name, users)), schedules=users)
 
     def list(self, *, tenant: str | None = None) -> CalendarList:
-        """Return the calendars by name, the built-in ones first."""
+        """Return the calendars by name, the built-in ones first; each has the first schedules that use it."""
         owner = self._session.tenant_of(tenant)
-        found = [_view(owner, name, StoredCalendar(times=times)) for name, times in BUILT_IN.items()]
-        for record in sorted(self._session.store().find_records(KIND, owner), key=lambda each: each.key):
+        store = self._session.store()
+        known = {name: StoredCalendar(times=times) for name, times in BUILT_IN.items()}
+        for record in sorted(store.find_records(KIND, owner), key=lambda each: each.key):
             stored = read_calendar(record)
             if stored is not None:
-                found.append(_view(owner, record.key, stored))
-        return found
+                known[record.key] = stored
+        schedules, templates = users_of_each(store, owner), templates_using(store, owner)
+        return [
+            _view(
+                owner,
+                name,
+                stored,
+                Users(None if schedules is None else schedules.get(name, ()), templates.get(name, ())),
+            )
+            for name, stored in known.items()
+        ]
 
     def delete(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a calendar; ``CalendarInUse`` while schedules use it, ``CalendarNotFound`` if there is
-        none."""
+        """Delete a calendar; ``CalendarInUse`` while schedules or templates use it, ``CalendarNotFound`` if
+        there is none."""
         self._check_own(name)
         owner = self._session.tenant_of(tenant)
         store = self._session.store()
@@ -120,9 +145,9 @@ class Calendars:
             record = store.get_record(KIND, owner, name)
             if record is None:
                 raise self._not_found(owner, name)
-            users = self._users(owner, name)
-            if users:
-                raise CalendarInUse(name, tuple(users))
+            users = self._used(owner, name, schedules_using(store, owner, name))
+            if users.schedules or users.templates:
+                raise CalendarInUse(name, users.schedules or (), users.templates)
             change = Change("calendar", name, owner, "delete", _facts(read_calendar(record)), {})
             if write_audited(store, change, partial(store.delete_record, KIND, owner, name, record.version)):
                 return
@@ -150,14 +175,7 @@ class Calendars:
         return [_day_view(each, parts) for each, parts in days_within(times, own, day, last)]
 
     def _write(self, store: Store, owner: str, name: str, stored: StoredCalendar) -> None:
-        body = encode(stored)
-        if len(body) > _LONGEST_BODY:
-            raise InvalidValue(
-                f"calendar {name} takes {len(body):,} characters, more than {_LONGEST_BODY:,}",
-                field="days",
-                value=len(body),
-                hint="write ranges, or give fewer days",
-            )
+        body = _body(name, stored)
         for _ in range(_TRIES):
             present = store.get_record(KIND, owner, name)
             if (
@@ -188,9 +206,8 @@ class Calendars:
             raise self._not_found(owner, name)
         return stored
 
-    def _users(self, owner: str, name: str) -> Names:
-        query = ScheduleQuery(tenant=owner, states=("active", "paused", "finished"), limit=_PAGE)
-        return [row.name for row in every_schedule(self._session.store(), query) if uses(row, name)]
+    def _used(self, owner: str, name: str, schedules: tuple[str, ...]) -> Users:
+        return Users(schedules, templates_using(self._session.store(), owner).get(name, ()))
 
     def _not_found(self, owner: str, name: str) -> CalendarNotFound:
         known = [record.key for record in self._session.store().find_records(KIND, owner)]
@@ -208,6 +225,27 @@ class Calendars:
     alist = twin(list)
     adelete = twin(delete)
     apreview = twin(preview)
+
+
+class Users(NamedTuple):
+    """What uses a calendar."""
+
+    schedules: tuple[str, ...] | None
+    """None if they were not counted."""
+    templates: tuple[str, ...]
+
+
+def _body(name: str, stored: StoredCalendar) -> str:
+    """Return the body of a calendar's record; refuse one that is too long."""
+    body = encode(stored)
+    if len(body) > _LONGEST_BODY:
+        raise InvalidValue(
+            f"calendar {name} takes {len(body):,} characters, more than {_LONGEST_BODY:,}",
+            field="days",
+            value=len(body),
+            hint="write ranges, or give fewer days",
+        )
+    return body
 
 
 def _once(given: Any) -> Any:
@@ -251,9 +289,7 @@ def _facts(stored: StoredCalendar | None) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _view(
-    owner: str, name: str, stored: StoredCalendar, *, schedules: tuple[str, ...] = (), replanned: int = 0
-) -> Calendar:
+def _view(owner: str, name: str, stored: StoredCalendar, users: Users) -> Calendar:
     built_in = name in BUILT_IN
     return Calendar(
         name=name,
@@ -270,8 +306,9 @@ def _view(
         words=_BUILT_IN_WORDS[name] if built_in else _words(stored),
         updated_at=None if built_in else from_ms(stored.updated_at),
         updated_by=None if built_in else stored.updated_by,
-        schedules=schedules,
-        replanned=replanned,
+        schedules=(users.schedules or ())[:FIRST_NAMES],
+        schedule_count=None if users.schedules is None else len(users.schedules),
+        templates=users.templates,
     )
 
 

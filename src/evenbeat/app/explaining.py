@@ -27,6 +27,7 @@ from evenbeat.node.rollups import read_rollups
 from evenbeat.observe import explanations, run_explanations
 from evenbeat.rules.accounts import is_of_trigger, trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick
+from evenbeat.rules.calendars import bare_row
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import may_be_stuck, needs_active
 from evenbeat.rules.rollups import KEPT, start_of
@@ -44,6 +45,7 @@ from evenbeat.rules.why import (
 )
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.stores.pages import every_schedule
+from evenbeat.triggers import Calendared
 from evenbeat.triggers.zones import read_zone
 
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
@@ -86,8 +88,12 @@ def explain_schedule(
     if trigger is None:
         facts = TickFacts(now, row, Place(), asked)
     else:
+        names = trigger.names if isinstance(trigger, Calendared) else ()
+        if names and asked is not None and asked.until <= trigger_since(row) + 1:
+            # What the calendars contained then is not known: the ledger has what they removed.
+            row = bare_row(row)
         place = present_tick(row, now) if asked is None else locate(row, asked)
-        facts = _read(store, TickFacts(now, row, place, asked))
+        facts = _read(store, TickFacts(now, row, place, asked, calendars=names))
     start, end = (None, now) if asked is None else (asked.at, asked.until - 1)
     facts = facts._replace(by_hand=TickRecords(store, row).failed_by_hand(start, end))
     finding = why_tick(facts)
@@ -215,7 +221,9 @@ def _similar(store: Store, tenant: str, name: str) -> list[str]:
 def _read(store: Store, facts: TickFacts) -> TickFacts:
     """Return the facts with what the store says about the tick."""
     row, now = facts.schedule, facts.now
-    records = TickRecords(store, row)
+    # Ticks that calendars remove now are not ticks of the trigger; earlier ones are known by their rows.
+    is_earlier = facts.asked is not None and facts.asked.until <= trigger_since(row) + 1
+    records = TickRecords(store, row, removed=is_earlier or (bool(facts.calendars) and not row.calendars))
     facts = _with_records(records, facts)
     facts = facts._replace(waiting=None if facts.run is None else why_it_waits(store, facts.run))
     tick = facts.place.tick

@@ -41,20 +41,21 @@ def runs_since(store: Store, row: ScheduleRecord, start: Instant, page: int = _P
 
 
 class TickRecords:
-    """Reads what the ticks of one schedule have left in the store."""
+    """Reads what the ticks of one schedule have left in the store.
 
-    def __init__(self, store: Store, row: ScheduleRecord) -> None:
+    With ``removed``, also the rows about ticks that calendars removed: the trigger of ``row`` has them.
+    """
+
+    def __init__(self, store: Store, row: ScheduleRecord, *, removed: bool = False) -> None:
         self._store = store
         self._row = row
+        self._removed = removed
 
     def ledger(self, start: Instant, end: Instant) -> list[Skipped]:
-        """Return the rows of the ledger with ticks in [start, end), the newest first.
-
-        Without those about ticks that a calendar removed: these are not ticks of the trigger.
-        """
+        """Return the rows of the ledger with ticks in [start, end), the newest first."""
         row = self._row
         found = self._store.find_skipped(row.tenant, row.name, _MOST_ROWS, since=start, until=end)
-        return [each for each in found if each.reason != "calendar"]
+        return [each for each in found if self._removed or each.reason != "calendar"]
 
     def runs_of(
         self, ticks: Sequence[Instant], recorded: Collection[Instant] = ()
@@ -131,6 +132,10 @@ class TickRecords:
         start = earlier[0] if len(earlier) == _MOST_MOVED else edge
         ledger = self.ledger(start - _CLOCKS_APART, tick)
         rows = [row for row in ledger if is_of_trigger(row, self._row)]
+        # A row about removed ticks may be written together with the moved one: it says nothing about order.
+        gone = covered(earlier, (row for row in rows if row.reason == "calendar"))
+        earlier = [before for before in earlier if before not in gone]
+        rows = [row for row in rows if row.reason != "calendar"]
         passed = covered(earlier, (row for row in rows if row.reason == "rescheduled"))
         generations = self._generations(earlier, [row for row in rows if row.reason != "rescheduled"])
         generation, place = 0, 1

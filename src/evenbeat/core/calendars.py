@@ -14,6 +14,14 @@ YEARS_AHEAD = 10
 """For how many years holidays and repeated events are worked out."""
 
 
+class CalendarEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change of a calendar changes about one schedule: its next ticks."""
+
+    schedule: str
+    before: tuple[datetime, ...]
+    after: tuple[datetime, ...]
+
+
 class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """A named set of days and times that schedules skip, or run only in."""
 
@@ -42,9 +50,40 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime | None
     updated_by: str | None
     schedules: tuple[str, ...] = ()
-    """The schedules that use it; empty in lists."""
+    """The schedules that use it; in lists and after ``set`` the first few of them."""
+    schedule_count: int | None = None
+    """How many schedules use it; None in the list of a tenant with too many schedules to count them."""
+    templates: tuple[str, ...] = ()
+    """The templates whose trigger names it."""
     replanned: int = 0
-    """In the result of ``set``: how many schedules got the new days."""
+    """In the result of ``set``: how many schedules got the new days; of a dry run, how many would."""
+    effects: tuple[CalendarEffect, ...] = ()
+    """Of a dry run: the next ticks of the first few of these schedules, before and after."""
+
+
+class RemovedTicks(msgspec.Struct, frozen=True, kw_only=True):
+    """Coming ticks of the bare trigger that follow each other and do not run at their own time."""
+
+    first: datetime
+    last: datetime
+    count: int
+    calendars: tuple[str, ...]
+    """Those that refuse the first of them."""
+    moved_to: datetime | None
+    """When they run instead; None if they are left out."""
+
+
+class ScheduleCalendars(msgspec.Struct, frozen=True, kw_only=True):
+    """The calendars of a schedule, and what they remove next."""
+
+    schedule: str
+    tenant: str
+    skip: tuple[str, ...]
+    only: tuple[str, ...]
+    move: str
+    """``skip``, ``next`` or ``previous``: what becomes of a tick that they refuse."""
+    removed: tuple[RemovedTicks, ...]
+    """The next ticks that they remove or move, at most five ranges within a year."""
 
 
 class CalendarDay(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ from evenbeat.demo.past import Contents, Past, PastClock, PastStore
 from evenbeat.demo.shop import add_tasks
 from evenbeat.demo.shop_runs import DAY, HOUR, MINUTE, ShopRuns
 from evenbeat.demo.shop_schedules import (
+    CLOSED,
+    CLOSED_DAYS,
     DECORATED,
     DEPLOYER,
     IMAGE,
@@ -83,6 +85,7 @@ def make_history(end: Instant) -> Contents:
             task = app.tasks.get(name)
             assert task is not None
             people.do(start, DEPLOYER, partial(declarations.declare_task, task), "python")
+        people.do(start, "ana@shop.example", partial(app.calendars.set, CLOSED, days=CLOSED_DAYS))
         for schedule in (*SCHEDULES, OLD_IMPORT):
             people.create(start, schedule)
         people.create(end - 5 * DAY, one_shot_schedule(end - 4 * DAY - end % HOUR))

@@ -14,6 +14,9 @@ LARGE = 9_007_199_254_740_993
 """The first integer that a 64-bit float can't hold: 2^53 + 1."""
 CLOCK_CHANGE = "count-stock"
 """The schedule whose local time comes twice, or not at all, when the clocks change."""
+CLOSED = "shop-closed"
+"""The calendar of the days on which nobody works."""
+CLOSED_DAYS = ("01-01", "05-01", "12-24..12-26", "12-31")
 DECORATED = ("purge_sessions", "check_links")
 """The tasks whose schedules the code declares."""
 ZONE = "Europe/Berlin"
@@ -116,6 +119,14 @@ SCHEDULES: tuple[ShopSchedule, ...] = (
         priority="high",
         tags=["web"],
         by="ana@shop.example",
+    ),
+    _schedule(
+        "stock-list",
+        f"0 14 * * * tz={ZONE} only=business-days skip={CLOSED} move=next",
+        "stock.count",
+        by="ana@shop.example",
+        tags=["warehouse"],
+        description="Counts what the suppliers sent. On a day off it waits for the next one.",
     ),
     _schedule(
         "newsletter",

@@ -14,7 +14,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import EvenbeatError, InvalidTrigger, StoreUnavailable, shown
 from evenbeat.rules import changes
-from evenbeat.rules.calendar_records import KIND, present_copies, times_of, uses
+from evenbeat.rules.calendar_records import KIND, new_copies, times_of, uses
 from evenbeat.rules.firing import Active, needs_active
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run, every_schedule
@@ -86,7 +86,7 @@ def replan_users(store: Store, tenant: str, name: str | None = None) -> int:
     for row in every_schedule(store, query):
         if not row.calendars or (name is not None and not uses(row, name)):
             continue
-        if present_copies(row, times) in (None, row.calendars):
+        if new_copies(row, times) is None:
             continue
         try:
             number += replan(store, row, lambda: calendar_times(store, tenant))
@@ -106,10 +106,10 @@ def replan(store: Store, row: ScheduleRecord, read: Callable[[], dict[str, TimeS
     for _ in range(_TRIES):
         if current is None or current.state == "deleted":
             return changed
-        copies = present_copies(current, read())
-        if copies is None or copies == current.calendars:
+        copies = new_copies(current, read())
+        if copies is None:
             return changed
-        planned = changes.copy_calendars(current, copies, store.now(), _active(store, current))
+        planned = changes.copy_calendars(current, copies, store.now(), active_runs(store, current))
         if planned is None:
             return changed
         (written,) = store.put_schedules([Write(planned, current.version)])
@@ -118,7 +118,8 @@ def replan(store: Store, row: ScheduleRecord, read: Callable[[], dict[str, TimeS
     return changed
 
 
-def _active(store: Store, row: ScheduleRecord) -> tuple[Active, ...]:
+def active_runs(store: Store, row: ScheduleRecord) -> tuple[Active, ...]:
+    """Return the active runs of a schedule, if its policies depend on them."""
     if not needs_active(row):
         return ()
     query = RunQuery(

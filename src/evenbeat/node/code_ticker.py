@@ -269,6 +269,6 @@ class CodeTicker:
         return min(coming)
 
 
-def _identity(row: ScheduleRecord) -> tuple[str, Instant, int]:
+def _identity(row: ScheduleRecord) -> tuple[str, str, Instant, int]:
     """Return what makes the ticks of two rows the same."""
-    return row.trigger, row.anchor, row.generation
+    return row.trigger, row.calendars, row.anchor, row.generation

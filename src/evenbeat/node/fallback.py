@@ -153,6 +153,10 @@ class Fallback:
         """A tick has a run by now."""
         self._fired.setdefault(key, set()).add(tick)
 
+    def fired(self, key: Key) -> frozenset[Instant]:
+        """Return the ticks of a schedule that were fired from memory."""
+        return frozenset(self._fired.get(key, ()))
+
     def without_fired(self, schedule: ScheduleRecord) -> ScheduleRecord:
         """Return a due row with the first tick that was not fired from memory as its next one.
 

@@ -17,6 +17,7 @@ from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
+from evenbeat.rules.calendars import rows_from_memory
 from evenbeat.rules.dependencies import NO_FACTS, Facts
 from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
 from evenbeat.rules.ticks import next_start
@@ -115,8 +116,12 @@ class Ticker:
         self._planning.append(schedule.key)
         times = self._deferrals.get(schedule.key, 0)
         defer_by = _SHORT_DEFERRAL if times < _SHORT_DEFERRALS else DEFERRED
-        schedule = self._fallback.without_fired(schedule)
-        planned = plan_or_defer(schedule, now, active, defer_by, self._complete, facts)
+        rest = self._fallback.without_fired(schedule)
+        planned = plan_or_defer(rest, now, active, defer_by, self._complete, facts)
+        if rest is not schedule and schedule.calendars and rest.next_tick is not None:
+            fired = self._fallback.fired(schedule.key)
+            removed = rows_from_memory(schedule, rest.next_tick, fired, now)
+            planned = planned._replace(skipped=removed + planned.skipped)
         if planned.deferred:
             self._deferrals[schedule.key] = times + 1
         elif times:

@@ -20,6 +20,10 @@ def skipped_words(facts: TickFacts, row: Skipped, outage: Outage | None, speaker
     if row.reason == "coalesced" and row.run is not None:
         how = "(overlap queue)" if schedule.overlap == "queue" else "(catch-up latest)"
         why = f"run {row.run} stands for it {how}"
+    if row.reason == "calendar":
+        names = facts.calendars
+        why = f"{f'the calendar {names[0]}' if len(names) == 1 else 'a calendar'} removed it, as it was then"
+        why += "" if row.run is None else f", and run {row.run} stands for it"
     evidence = [row_fact(row, speaker)]
     if row.reason == "dependency" and schedule.after:
         names = _unmet_at(row, facts)

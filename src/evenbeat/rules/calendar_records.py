@@ -8,7 +8,8 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, ScheduleRecord
-from evenbeat.errors import InvalidTrigger
+from evenbeat.errors import InvalidTrigger, InvalidValue
+from evenbeat.rules.calendars import contents
 from evenbeat.triggers import Calendared, parse_trigger
 from evenbeat.triggers.calendar_copies import CalendarCopies
 from evenbeat.triggers.time_sets import BUILT_IN, TimeSet
@@ -65,11 +66,19 @@ def uses(schedule: ScheduleRecord, name: str) -> bool:
     return bool(schedule.calendars) and name in named_calendars(schedule.trigger)
 
 
-def present_copies(schedule: ScheduleRecord, times: Mapping[str, TimeSet]) -> str | None:
-    """Return the copies that a schedule should have of its calendars; None if one of them is gone: then the
-    schedule keeps what it has."""
+def new_copies(schedule: ScheduleRecord, times: Mapping[str, TimeSet]) -> str | None:
+    """Return the copies that a schedule should get of its calendars; None if it has these contents, or if one
+    of the calendars is gone: then the schedule keeps what it has."""
     names = named_calendars(schedule.trigger)
     known = {**times, **BUILT_IN}
     if not names or any(name not in known for name in names):
         return None
-    return CalendarCopies.of({name: known[name] for name in names}).text
+    copies = CalendarCopies.of({name: known[name] for name in names}).text
+    return None if copies == _contents(schedule) else copies
+
+
+def _contents(schedule: ScheduleRecord) -> str | None:
+    try:
+        return contents(schedule.calendars)
+    except InvalidValue:
+        return None  # unreadable: a new copy mends it

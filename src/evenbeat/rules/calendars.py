@@ -1,12 +1,13 @@
 """Schedules with calendars: the ledger of removed ticks, and a schedule whose calendars have changed. Pure.
 
-A row of the ledger for ticks that a calendar removed is written when a fire, a skip or a change passes them:
-by then they were due by the bare trigger, and no later change of the calendar can bring them back.
+A row of the ledger for ticks that a calendar removed or moved is written when a fire, a skip or a change
+passes them, or the ticks to which they moved: no later change of the calendar can bring them back by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,6 +16,11 @@ from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger
 from evenbeat.rules.ticks import own_trigger, tick_run_id
 from evenbeat.triggers import Calendared, Every, Trigger, parse_trigger
+from evenbeat.triggers.calendar_copies import read_copies, with_earlier
+from evenbeat.triggers.calendar_moves import REACH
+from evenbeat.triggers.calendared import Removed
+
+_YEAR, _PART = 366 * 86_400_000, 31 * 86_400_000
 
 
 def passed_rows(
@@ -30,71 +36,125 @@ def passed_rows(
     edge = trigger.prev_ms(last + 1)
     if edge is None:
         return ()
-    return _rows(schedule, trigger, edge, {run.tick for run in runs}, max(passed), now)
+    return _rows(schedule, trigger, edge, {run.tick for run in runs if run.tick is not None}, now)
+
+
+def rows_from_memory(
+    schedule: ScheduleRecord, coming: Instant, fired: Collection[Instant], now: Instant
+) -> tuple[Skipped, ...]:
+    """Return ledger rows for the removed ticks before ``coming``, up to which ticks were fired from memory.
+
+    Nothing is recorded when a tick is fired from memory.
+    """
+    trigger = own_trigger(schedule)
+    edge = trigger.prev_ms(coming)
+    if edge is None or not isinstance(trigger, Calendared):
+        return ()
+    return _rows(schedule, trigger, edge, fired, now)
 
 
 def removed_until(schedule: ScheduleRecord, now: Instant) -> tuple[Skipped, ...]:
-    """Return ledger rows for the removed ticks since the last tick that fired: the trigger changes now."""
+    """Return ledger rows for the removed ticks since the last tick that fired: the trigger ends now.
+
+    Ticks that wait for the day to which they moved are removed by that.
+    """
     trigger = own_trigger(schedule)
-    if not isinstance(trigger, Calendared) or schedule.next_tick is None:
+    if not isinstance(trigger, Calendared):
         return ()
-    return _rows(schedule, trigger, now, set(), now, now)
+    waiting = trigger.waiting_ms(now, bare_since(schedule))
+    lost = (_row(schedule, replace(each, moved_to=None), (), now) for each in waiting)
+    return (*_rows(schedule, trigger, now, (), now), *lost)
 
 
 def _rows(
-    schedule: ScheduleRecord,
-    trigger: Calendared,
-    until: Instant,
-    fired: set[Instant | None],
-    passed: Instant,
-    now: Instant,
+    schedule: ScheduleRecord, trigger: Calendared, until: Instant, fired: Collection[Instant], now: Instant
 ) -> tuple[Skipped, ...]:
-    """Return ledger rows for the removed ticks after the last recorded one, up to ``until``."""
+    """Return ledger rows for the removed ticks that are settled after the last recorded one, up to
+    ``until``."""
     coming = schedule.next_tick if schedule.moved is None else schedule.moved
     since = max(schedule.created_at, schedule.anchor)
-    before = None if coming is None else trigger.prev_ms(coming)
+    # A schedule without a coming tick has passed its last one.
+    before = trigger.prev_ms(until + 1 if coming is None else coming)
     if before is not None:
         since = max(since, before)
-    found = []
-    for gone in trigger.removed_ms(since + 1, until + 1) if since < until else ():
-        moved_to = gone.moved_to
-        # A tick that was itself coalesced or skipped has no run to name.
-        has_run = moved_to is not None and (moved_to in fired or moved_to > passed or moved_to <= since)
-        found.append(
-            Skipped(
-                tenant=schedule.tenant,
-                schedule=schedule.name,
-                generation=schedule.generation,
-                first=gone.first,
-                last=gone.last,
-                count=gone.count,
-                reason="calendar",
-                recorded_at=now,
-                run=tick_run_id(schedule, schedule.generation, moved_to) if moved_to and has_run else None,
-            )
-        )
-    return tuple(found)
+    if since >= until:
+        return ()
+    found = trigger.settled_ms(since + 1, until + 1, bare_since(schedule))
+    return tuple(_row(schedule, gone, fired, now) for gone in found)
 
 
-def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) -> ScheduleRecord:
-    """Return ``changed``, which has new calendars, with its next tick anew.
+def _row(schedule: ScheduleRecord, gone: Removed, fired: Collection[Instant], now: Instant) -> Skipped:
+    # A tick that was itself coalesced or skipped has no run to name.
+    has_run = gone.moved_to is not None and gone.moved_to in fired
+    return Skipped(
+        tenant=schedule.tenant,
+        schedule=schedule.name,
+        generation=schedule.generation,
+        first=gone.first,
+        last=gone.last,
+        count=gone.count,
+        reason="calendar",
+        recorded_at=now,
+        run=tick_run_id(schedule, schedule.generation, gone.moved_to) if gone.moved_to and has_run else None,
+    )
 
-    Due ticks are dealt with already. One that a user moved to an earlier time stays. An interval keeps its
-    phase. No tick of the past appears: the first one is after now.
+
+def coming_removed(trigger: Calendared, after: Instant, most: int) -> list[Removed]:
+    """Return the next ticks after an instant that calendars remove or move: at most so many ranges, within a
+    year."""
+    found: list[Removed] = []
+    end = after + _YEAR
+    while after < end and len(found) < most:
+        # In parts: most calendars remove something soon.
+        until = min(end, after + _PART)
+        for gone in trigger.removed_ms(after + 1, until + 1):
+            previous = found[-1] if found else None
+            if previous and previous.moved_to == gone.moved_to and _follows(trigger, previous, gone):
+                found[-1] = Removed(previous.first, gone.last, previous.count + gone.count, gone.moved_to)
+            else:
+                found.append(gone)
+        after = until
+    return found[:most]
+
+
+def _follows(trigger: Calendared, before: Removed, after: Removed) -> bool:
+    return trigger.bare.next_ms(before.last) == after.first
+
+
+class Recalendared(NamedTuple):
+    """A schedule with new calendars, and ledger rows for ticks that the old ones removed."""
+
+    schedule: ScheduleRecord
+    skipped: tuple[Skipped, ...] = ()
+
+
+def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) -> Recalendared:
+    """Return ``changed``, which has new copies of the calendars of ``before``, with its next tick anew.
+
+    A tick that waits, or that a user moved, stays; the new contents apply to the ticks after it. Otherwise
+    they apply from now on. An interval keeps its phase. No tick of the past appears.
     """
-    watermark, moved_from = before.next_tick, before.moved
-    changed = replace(changed, anchor=_kept_anchor(changed, now))
+    trigger = own_trigger(before)
+    assert isinstance(trigger, Calendared)
+    old, new = read_copies(before.calendars), read_copies(changed.calendars)
+    coming = before.next_tick
+    first = trigger.next_ms(max(now, before.anchor))
+    if coming is not None and (before.moved is not None or coming != first):
+        until = max(now, coming, before.moved or 0) // 1000 + 1
+        copies = with_earlier(new, old, until=until, since=0, given=old.history.given)
+        wake_at = coming if changed.state == "active" else changed.wake_at
+        return Recalendared(replace(changed, calendars=copies.text, wake_at=wake_at))
+    until = now // 1000 + 1
+    given = before.anchor if old.history.given is None else old.history.given
+    # Ticks that move depend on what the calendars contained when they were refused.
+    since = until if trigger.move == "skip" else until - REACH // 1000
+    copies = with_earlier(new, old, until=until, since=since, given=given)
+    changed = replace(changed, calendars=copies.text, anchor=_kept_anchor(changed, now), moved=None)
     tick = own_trigger(changed).next_ms(max(now, changed.anchor))
-    if watermark is not None and moved_from is not None and (tick is None or watermark <= tick):
-        # The moved tick replaces the first one that the new calendars leave, or the removed one.
-        moved_from = moved_from if tick is None else min(moved_from, tick)
-        tick = watermark
-    else:
-        moved_from = None
-    changed = replace(changed, next_tick=tick, moved=moved_from, fire_seq=changed.fire_seq + 1)
-    if changed.state == "paused":
-        return changed
-    return replace(changed, wake_at=tick, state="finished" if tick is None else "active")
+    changed = replace(changed, next_tick=tick, fire_seq=changed.fire_seq + 1)
+    if changed.state != "paused":
+        changed = replace(changed, wake_at=tick, state="finished" if tick is None else "active")
+    return Recalendared(changed, _rows(before, trigger, now, (), now))
 
 
 def _kept_anchor(schedule: ScheduleRecord, now: Instant) -> Instant:
@@ -103,6 +163,33 @@ def _kept_anchor(schedule: ScheduleRecord, now: Instant) -> Instant:
     if isinstance(bare, Every) and bare.start is None and bare.period and schedule.anchor < now:
         return schedule.anchor + (now - schedule.anchor) // bare.period * bare.period
     return max(schedule.anchor, now)
+
+
+def bare_anchor(schedule: ScheduleRecord) -> Instant:
+    """Return the schedule's anchor before the first change of its calendars."""
+    given = read_copies(schedule.calendars).history.given if schedule.calendars else None
+    return schedule.anchor if given is None else given
+
+
+def bare_since(schedule: ScheduleRecord) -> Instant:
+    """Return the instant from which the bare trigger applies, whatever its calendars contained."""
+    return max(schedule.created_at, bare_anchor(schedule))
+
+
+def bare_row(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Return the schedule as one without calendars.
+
+    The ledger and the runs say what its calendars did to these ticks before they last changed.
+    """
+    if not schedule.calendars:
+        return schedule
+    bare = str(bare_trigger(parse_trigger(schedule.trigger)))
+    return replace(schedule, trigger=bare, calendars="", anchor=bare_anchor(schedule))
+
+
+def contents(copies: str) -> str:
+    """Return the present contents of calendars from the copies of a row, without their history."""
+    return read_copies(copies).present.text if copies else ""
 
 
 def bare_trigger(trigger: Trigger) -> Trigger:

@@ -31,7 +31,7 @@ from evenbeat.errors import (
     ScheduleTooNew,
     shown,
 )
-from evenbeat.rules.calendars import bare_trigger, check_ticks, recalendared, removed_until
+from evenbeat.rules.calendars import bare_trigger, check_ticks, contents, recalendared, removed_until
 from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.dependencies import is_on_success, replanned
 from evenbeat.rules.firing import (
@@ -172,19 +172,22 @@ def _change(
     schedule: ScheduleRecord, wanted: ScheduleRecord, now: Instant, active: tuple[Active, ...]
 ) -> Planned | None:
     """Give the schedule the definition of ``wanted``; None if it has it already."""
+    if schedule.calendars and readable_trigger(schedule) is not None:
+        if contents(wanted.calendars) == contents(schedule.calendars):
+            wanted = replace(wanted, calendars=schedule.calendars)
     fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared", "calendars")}
     before = readable_trigger(schedule)
     # An active row without a next tick has lost it: the first tick of the trigger is computed again.
     is_lost = schedule.state == "active" and schedule.next_tick is None and not is_on_success(schedule)
     same_trigger = with_copies(wanted.trigger, wanted.calendars) == before and not is_lost
-    # Other calendars of the same trigger: the phase stays.
+    # Other calendars of the same trigger: the phase and due ticks stay.
     same_rule = same_trigger or (before is not None and not is_lost and _is_same_rule(schedule, wanted))
     if same_trigger:
         fields["trigger"] = schedule.trigger
     # Writing a quarantined row again wakes it up, even with the same values.
     if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    planned = _fire_overdue(_idle(schedule), now, active, keep_waiting=same_trigger)
+    planned = _fire_overdue(_idle(schedule), now, active, keep_waiting=same_rule)
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
@@ -192,21 +195,23 @@ def _change(
         if changed.state == "paused" and before is not None:
             # Record the old trigger's ticks of the pause so far: later, that trigger is gone.
             passed = skip_until(planned.schedule, now + 1, "paused", now)
-            planned = planned._replace(skipped=planned.skipped + passed.skipped)
-            changed = replace(changed, next_tick=passed.schedule.next_tick)
-        if schedule.calendars and before is not None:
-            # The old calendars' removed ticks so far: later, they are not known.
-            old = replace(planned.schedule, next_tick=changed.next_tick)
-            planned = planned._replace(skipped=planned.skipped + removed_until(old, now))
+            coming = {"next_tick": passed.schedule.next_tick, "moved": passed.schedule.moved}
+            planned = planned._replace(
+                schedule=replace(planned.schedule, **coming), skipped=planned.skipped + passed.skipped
+            )
+            changed = replace(changed, **coming)
         watermark = changed.next_tick
         if same_rule:
-            passed_by = replace(planned.schedule, next_tick=watermark)
-            changed = recalendared(passed_by, changed, now)
+            changed, removed = recalendared(planned.schedule, changed, now)
         else:
+            # The old calendars' removed ticks so far: later, they are not known.
+            removed = removed_until(planned.schedule, now) if schedule.calendars and before else ()
             # A new trigger makes a finished schedule active again, too.
-            changed = _with_first_tick(replace(changed, anchor=now), now)
-        if changed.calendars and not same_rule:
-            check_ticks(changed, changed.next_tick)
+            changed = replace(changed, anchor=now, calendars=contents(changed.calendars))
+            changed = _with_first_tick(changed, now)
+            if changed.calendars:
+                check_ticks(changed, changed.next_tick)
+        planned = planned._replace(skipped=planned.skipped + removed)
         if watermark is None or (changed.next_tick or watermark) < watermark or is_on_success(changed):
             # The new trigger may have ticks before the watermark, which must get new identities. Successes
             # that were recorded for an earlier trigger must not fire.
@@ -218,6 +223,9 @@ def _change(
 
 
 def _is_same_rule(schedule: ScheduleRecord, wanted: ScheduleRecord) -> bool:
+    """Return whether two schedules differ in nothing but the contents of their calendars."""
+    if not schedule.calendars or not wanted.calendars:
+        return False
     return parse_trigger(wanted.trigger) == parse_trigger(schedule.trigger)
 
 

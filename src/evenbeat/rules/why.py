@@ -103,6 +103,8 @@ class TickFacts(NamedTuple):
     """Why nodes do not plan the schedule any more."""
     deferred: str | None = None
     """Why a node could not plan the schedule."""
+    calendars: tuple[str, ...] = ()
+    """The names of the calendars of its trigger."""
     purged: Instant | None = None
     """The instant before which history may be deleted."""
     minutes: NodeMinutes = NodeMinutes()

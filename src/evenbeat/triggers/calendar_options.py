@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from evenbeat.core.checks import is_name
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.triggers.calendar_copies import built_in_copies
-from evenbeat.triggers.calendared import MOST_TIMES, MOVES, Calendared, Move
+from evenbeat.triggers.calendar_moves import MOST_TIMES, MOVES, Move
+from evenbeat.triggers.calendared import Calendared
 
 if TYPE_CHECKING:
     from evenbeat.triggers.cron import Cron

@@ -7,10 +7,9 @@ previous, day on which they admit it; two ticks that land on the same instant ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import tzinfo
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,29 +17,20 @@ from evenbeat.core.instants import FIRST, Instant, from_ms
 from evenbeat.errors import InvalidTrigger
 from evenbeat.triggers.base import Trigger
 from evenbeat.triggers.calendar_copies import CalendarCopies
-from evenbeat.triggers.time_sets import BUILT_IN, DAY, Admission, TimeSet, second_of
+from evenbeat.triggers.calendar_moves import HORIZON, REACH, Move, MovedTicks
+from evenbeat.triggers.time_sets import BUILT_IN, Admission, TimeSet
 from evenbeat.triggers.zones import Zone, zone
 
 if TYPE_CHECKING:
     from evenbeat.triggers.cron import Cron
     from evenbeat.triggers.every import Every
 
-Step: TypeAlias = Callable[[Instant], Instant | None]
-Move: TypeAlias = Literal["skip", "next", "previous"]
-MOVES: tuple[Move, ...] = ("skip", "next", "previous")
-
-MOST_DAYS_MOVED = 31
-"""A tick whose next free day is further away is removed."""
-MOST_TIMES = 24
-"""A trigger with more times a day can't move its ticks."""
-
-_REACH = (MOST_DAYS_MOVED + 2) * DAY * 1000
-# As for a cron: 29 February on a given weekday, across 2100.
-_HORIZON = 41 * 366 * DAY * 1000
-# A trigger whose ticks are all removed is given up after so many stretches, or moves: about 0.2 s.
-_MOST_STRETCHES, _MOST_MOVES = 40_000, 4_000
+# A trigger whose ticks are all removed is given up after so many stretches: about 0.2 s.
+_MOST_STRETCHES = 40_000
 # So few ticks are counted one by one.
 _FEW = 32
+# Removed ticks are listed in so many ranges; the last one has those of all later stretches.
+_MOST_RANGES = 1_000
 
 
 class Removed(msgspec.Struct, frozen=True, array_like=True):
@@ -105,11 +95,11 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
 
     def next_ms(self, after: Instant) -> Instant | None:
         if self.move != "skip":
-            return self._next_moved(after)
+            return self._moves().next_ms(after)
         admission, bare = self._admission(), self.bare
         first = tick = bare.next_ms(after)
         for _ in range(_MOST_STRETCHES):
-            if tick is None or first is None or tick - first > _HORIZON:
+            if tick is None or first is None or tick - first > HORIZON:
                 return None
             admitted, until = admission.stretch(tick // 1000)
             if admitted:
@@ -119,15 +109,15 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
 
     def prev_ms(self, before: Instant) -> Instant | None:
         if self.move != "skip":
-            return self._prev_moved(before)
+            return self._moves().prev_ms(before)
         admission, bare = self._admission(), self.bare
         first = tick = bare.prev_ms(before)
         for _ in range(_MOST_STRETCHES):
-            if tick is None or first is None or first - tick > _HORIZON:
+            if tick is None or first is None or first - tick > HORIZON:
                 return None
             if admission.admits(tick // 1000):
                 return tick
-            tick = bare.prev_ms(admission.since(tick // 1000, max(FIRST, first - _HORIZON) // 1000) * 1000)
+            tick = bare.prev_ms(admission.since(tick // 1000, max(FIRST, first - HORIZON) // 1000) * 1000)
         return None
 
     def count_ms(self, start: Instant, end: Instant) -> int:
@@ -147,40 +137,78 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
         return total
 
     def removed_ms(self, start: Instant, end: Instant) -> list[Removed]:
-        """Return the ticks of the bare trigger in [start, end) that are not ticks of this one.
+        """Return the ticks of the bare trigger in [start, end) that do not run at their own time.
 
-        Without ``move`` they are one range; otherwise one for each instant that they moved to.
+        Ticks that follow each other and move to the same instant, or to none, are one range.
         """
-        if self.move != "skip":
-            gone = [tick for tick in self.bare.between_ms(start, end) if not self._admits(tick)]
-            pairs = ((tick, self._moved(tick)) for tick in gone)
-            groups = ((to, [tick for tick, _ in group]) for to, group in groupby(pairs, lambda pair: pair[1]))
-            return [Removed(ticks[0], ticks[-1], len(ticks), to) for to, ticks in groups]
-        admission, bare = self._admission(), self.bare
-        count = bare.count_ms(start, end) - self.count_ms(start, end)
-        if count == 0:
+        if self.move == "skip":
+            return self._removed_stretches(start, end)
+        moves = self._moves()
+        fates = ((tick, moves.fate(tick).image) for tick in self.bare.between_ms(start, end))
+        return _ranges((tick, image, image != tick) for tick, image in fates)
+
+    def settled_ms(self, start: Instant, end: Instant, since: Instant) -> list[Removed]:
+        """Return the ticks of the bare trigger after ``since`` about which it becomes certain in [start, end)
+        that they do not run at their own time.
+
+        That is when they run at another time, or when they are removed. An instant to which one moved that is
+        not after ``since`` does not count: the trigger did not apply by then.
+        """
+        if self.move == "skip":
+            return self._removed_stretches(max(start, since + 1), end)
+        return _ranges(self._settled(start, end, since))
+
+    def waiting_ms(self, at: Instant, since: Instant) -> list[Removed]:
+        """Return the ticks of the bare trigger in (since, at] that have moved to instants after ``at``."""
+        if self.move != "next":
             return []
-        first, last = bare.next_ms(start - 1), bare.prev_ms(end)
-        while first is not None and (stretch := admission.stretch(first // 1000)).inside:
-            first = bare.next_ms(stretch.until * 1000 - 1)
-        while last is not None and admission.admits(last // 1000):
-            last = bare.prev_ms(admission.since(last // 1000, start // 1000) * 1000)
-        assert first is not None
-        assert last is not None
-        return [Removed(first, last, count)]
+        moves = self._moves()
+        ticks = self.bare.between_ms(max(since + 1, at - REACH), at + 1)
+        fates = ((tick, moves.fate(tick).image) for tick in ticks)
+        return _ranges((tick, image, image is not None and image > at) for tick, image in fates)
+
+    def _settled(
+        self, start: Instant, end: Instant, since: Instant
+    ) -> Iterator[tuple[Instant, Instant | None, bool]]:
+        moves = self._moves()
+        for tick in self.bare.between_ms(max(since + 1, start - REACH), end + REACH):
+            settled_at, image = moves.fate(tick)
+            if image is not None and image <= since:
+                settled_at, image = tick, None
+            yield tick, image, image != tick and start <= settled_at < end
+
+    def _removed_stretches(self, start: Instant, end: Instant) -> list[Removed]:
+        admission, bare = self._admission(), self.bare
+        found: list[Removed] = []
+        goes_on = False
+        cursor = bare.next_ms(start - 1)
+        while cursor is not None and cursor < end:
+            admitted, until = admission.stretch(cursor // 1000)
+            edge = min(end, until * 1000)
+            if not admitted:
+                last = bare.prev_ms(edge)
+                assert last is not None
+                gone = Removed(cursor, last, bare.count_ms(cursor, edge))
+                if found and (goes_on or len(found) == _MOST_RANGES):
+                    before = found.pop()
+                    gone = Removed(before.first, last, before.count + gone.count)
+                found.append(gone)
+            goes_on = not admitted
+            cursor = bare.next_ms(edge - 1)
+        return found
 
     def removes(self, tick: Instant) -> bool:
         """Return whether the bare trigger has a tick at this instant that the calendars refuse."""
-        return self.bare.next_ms(tick - 1) == tick and not self._admits(tick)
+        return self.bare.next_ms(tick - 1) == tick and not self._admission().admits(tick // 1000)
 
     def moved_to(self, tick: Instant) -> Instant | None:
         """Return where a tick that the calendars refuse moves to; None if it is removed."""
-        return None if self.move == "skip" else self._moved(tick)
+        return None if self.move == "skip" else self._moves().fate(tick).image
 
     def refusing(self, tick: Instant) -> tuple[str, ...]:
         """Return the names of the calendars that refuse an instant."""
-        copies = self._copies()
         second = tick // 1000
+        copies = self._copies().at(second)
         skipping = [name for name in self.skip if copies.placed(name, self._zone).stretch(second).inside]
         lacking = [name for name in self.only if not copies.placed(name, self._zone).stretch(second).inside]
         return (*skipping, *lacking)
@@ -197,7 +225,7 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
 
     def note(self, tick: Instant) -> str | None:
         """Return the effect of a calendar, or of a clock change, on this tick, in words; None without one."""
-        source = self._source(tick) if self.move != "skip" else None
+        source = self._moves().source(tick) if self.move != "skip" else None
         if source is not None:
             day = from_ms(source, self.tzinfo).date().isoformat()
             return f"moved from {day}: {', '.join(self.refusing(source))}"
@@ -232,8 +260,9 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
         copies = self.copies
         return (self._copies() if copies is None else copies).admission(self.only, self.skip, self._zone)
 
-    def _admits(self, tick: Instant) -> bool:
-        return self._admission().admits(tick // 1000)
+    def _moves(self) -> MovedTicks:
+        bare: Any = self.bare  # a cron: ``move`` is refused for others
+        return MovedTicks(bare, self.move, self._admission())
 
     def _unresolved(self, name: str) -> InvalidTrigger:
         field = "skip" if name in self.skip else "only"
@@ -245,107 +274,19 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
             hint="set the calendar first, or give its days: trigger.with_calendars({…})",
         )
 
-    # -- moving --------------------------------------------------------------------------------------------
-
-    def _moved(self, tick: Instant) -> Instant | None:
-        """Return where a refused tick moves to: the same time on another day that is admitted."""
-        bare: Any = self.bare  # a cron: ``move`` is refused for others
-        admission, own = self._admission(), bare.zone
-        if self.move == "next" and admission.stretch(tick // 1000).until * 1000 > tick + _REACH:
-            return None
-        label = bare.label_of(tick)
-        step = DAY if self.move == "next" else -DAY
-        days = 1
-        while days <= MOST_DAYS_MOVED:
-            second = second_of(own, label + days * step, bare.repeat)
-            admitted, until = admission.stretch(second)
-            if admitted:
-                return second * 1000
-            # Over whole days that are refused; a day less, since the clock may be changed by up to a day.
-            days += max(1, (until - second) // DAY - 1) if self.move == "next" else 1
-        return None
-
-    def _image(self, tick: Instant) -> Instant | None:
-        return tick if self._admits(tick) else self._moved(tick)
-
-    def _next_moved(self, after: Instant) -> Instant | None:
-        """Return the first instant after ``after`` that a tick keeps, or moves to."""
-        best = None
-        if self.move == "next":
-            best = min(
-                (image for image in self._images(self.bare.prev_ms, after + 1) if image > after), default=None
-            )
-        settled: set[int] = set()
-        first = tick = self.bare.next_ms(after)
-        for _ in range(_MOST_MOVES):
-            if tick is None or first is None or tick - first > _HORIZON or len(settled) == self._times:
-                break
-            if best is not None and tick >= best + (0 if self.move == "next" else _REACH):
-                break
-            image = self._image(tick)
-            if image is not None and image > after:
-                best = image if best is None else min(best, image)
-            if image == tick:
-                settled.add(self._time_of(tick))
-                if self.move == "next":
-                    break
-            tick = self.bare.next_ms(tick)
-        return best
-
-    def _prev_moved(self, before: Instant) -> Instant | None:
-        """Return the last instant before ``before`` that a tick keeps, or moves to."""
-        best = None
-        if self.move == "previous":
-            images = self._images(self.bare.next_ms, before - 1)
-            best = max((image for image in images if image < before), default=None)
-        settled: set[int] = set()
-        first = tick = self.bare.prev_ms(before)
-        for _ in range(_MOST_MOVES):
-            if tick is None or first is None or first - tick > _HORIZON or len(settled) == self._times:
-                break
-            if best is not None and tick <= best - (0 if self.move == "previous" else _REACH):
-                break
-            image = self._image(tick)
-            if image is not None and image < before:
-                best = image if best is None else max(best, image)
-            if image == tick:
-                settled.add(self._time_of(tick))
-                if self.move == "previous":
-                    break
-            tick = self.bare.prev_ms(tick)
-        return best
-
-    def _images(self, step: Step, edge: Instant) -> Iterator[Instant]:
-        """Yield where refused ticks on one side of ``edge`` moved to, as far as they can have moved past it.
-
-        An admitted tick ends the search for its time of day: no tick of that time behind it moves past it.
-        """
-        settled: set[int] = set()
-        tick = step(edge)
-        while tick is not None and abs(tick - edge) <= _REACH and len(settled) < self._times:
-            if self._admits(tick):
-                settled.add(self._time_of(tick))
-            elif (image := self._moved(tick)) is not None:
-                yield image
-            tick = step(tick)
-
-    def _source(self, tick: Instant) -> Instant | None:
-        """Return a tick of the bare trigger that moved to ``tick``; None if it is one itself."""
-        if self.bare.next_ms(tick - 1) == tick:
-            return None
-        edge = tick - _REACH if self.move == "next" else tick
-        nearby = self.bare.between_ms(edge, edge + _REACH)
-        return next((each for each in nearby if not self._admits(each) and self._moved(each) == tick), None)
-
-    @property
-    def _times(self) -> int:
-        bare: Any = self.bare
-        return int(bare.expression.times_a_day)
-
-    def _time_of(self, tick: Instant) -> int:
-        bare: Any = self.bare
-        return int(bare.label_of(tick) % DAY)
-
 
 def _listed(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _ranges(ticks: Iterator[tuple[Instant, Instant | None, bool]]) -> list[Removed]:
+    """Return ticks, each with where it moved to and whether it belongs to the answer, as ranges."""
+    found: list[Removed] = []
+    goes_on = False
+    for tick, image, belongs in ticks:
+        if belongs and goes_on and found[-1].moved_to == image:
+            found[-1] = Removed(found[-1].first, tick, found[-1].count + 1, image)
+        elif belongs:
+            found.append(Removed(tick, tick, 1, image))
+        goes_on = belongs
+    return found

@@ -18,8 +18,9 @@ from typing import Any, Literal
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, read_instant, to_ms, write_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
 from evenbeat.triggers.base import Trigger, check_text
+from evenbeat.triggers.calendar_moves import Move
 from evenbeat.triggers.calendar_options import with_calendars
-from evenbeat.triggers.calendared import Calendared, Move
+from evenbeat.triggers.calendared import Calendared
 from evenbeat.triggers.every import Every, every, read_every_macro
 from evenbeat.triggers.expression import Expression, parse_expression
 from evenbeat.triggers.fields import HOUR

@@ -10,8 +10,9 @@ from evenbeat.core.durations import Duration, read_duration, write_duration
 from evenbeat.core.instants import FIRST, LAST, Instant, read_instant, write_instant
 from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.triggers.base import Trigger
+from evenbeat.triggers.calendar_moves import Move
 from evenbeat.triggers.calendar_options import with_calendars
-from evenbeat.triggers.calendared import Calendared, Move
+from evenbeat.triggers.calendared import Calendared
 from evenbeat.triggers.words import explain_bounds, explain_period
 
 _MACRO = "@every"

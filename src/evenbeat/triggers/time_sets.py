@@ -214,6 +214,24 @@ class Admission:
             back *= 4
 
 
+class PhasedAdmission(Admission):
+    """The times of several admissions, each of which applies until a second; the last one after that."""
+
+    __slots__ = ("earlier", "present")
+
+    def __init__(self, earlier: tuple[tuple[int, Admission], ...], present: Admission) -> None:
+        super().__init__((), ())
+        self.earlier = earlier
+        self.present = present
+
+    def stretch(self, second: int) -> Stretch:
+        for end, admission in self.earlier:
+            if second < end:
+                inside, until = admission.stretch(second)
+                return Stretch(inside, min(until, end))
+        return self.present.stretch(second)
+
+
 def merged(spans: list[Span]) -> tuple[Span, ...]:
     """Return the spans sorted, those that overlap or touch as one, without empty ones."""
     found: list[Span] = []

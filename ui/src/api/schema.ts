@@ -244,7 +244,10 @@ export interface Calendar {
   updated_at: string | null;
   updated_by: string | null;
   schedules: string[];
+  schedule_count: number | null;
+  templates: string[];
   replanned: number;
+  effects: CalendarEffect[];
 }
 
 export interface CalendarDay {
@@ -255,6 +258,12 @@ export interface CalendarDay {
 
 export interface CalendarDays {
   items: CalendarDay[];
+}
+
+export interface CalendarEffect {
+  schedule: string;
+  before: string[];
+  after: string[];
 }
 
 export interface Calendars {
@@ -916,6 +925,14 @@ export interface RefusedItem {
   why: string;
 }
 
+export interface RemovedTicks {
+  first: string;
+  last: string;
+  count: number;
+  calendars: string[];
+  moved_to: string | null;
+}
+
 export interface RepairFinding {
   kind: "asleep" | "duplicate" | "index" | "leftover" | "lost" | "uncancelled" | "unlisted";
   tenant: string | null;
@@ -1157,6 +1174,15 @@ export interface Schedule {
   stats: ScheduleStats;
   /** Its last runs, the oldest first; null unless the query asks for them. */
   recent: RecentRun[] | null;
+}
+
+export interface ScheduleCalendars {
+  schedule: string;
+  tenant: string;
+  skip: string[];
+  only: string[];
+  move: string;
+  removed: RemovedTicks[];
 }
 
 export interface ScheduleChanges {
@@ -1443,6 +1469,8 @@ export interface WantedCalendar {
   subdivision?: string | null;
   /** The text of a file in the iCalendar format. */
   ics?: string | null;
+  /** Show what would change, and change nothing. */
+  dry_run?: boolean;
 }
 
 /** A limit to set: at least one of task, queue, tenant and key, and one of concurrency and rate. */
@@ -1837,7 +1865,7 @@ export interface Operations {
     body: BulkSchedules;
     answer: BulkSchedulesResult;
   };
-  /** List the calendars, the built-in ones first. */
+  /** List the calendars, the built-in ones first, each with the first schedules that use it. */
   "GET /calendars": {
     query: {
       tenant?: string;
@@ -1845,7 +1873,7 @@ export interface Operations {
     body: undefined;
     answer: Calendars;
   };
-  /** Delete a calendar that no schedule uses. */
+  /** Delete a calendar that no schedule and no template uses. */
   "DELETE /calendars/{name}": {
     query: {
       tenant?: string;
@@ -2252,6 +2280,14 @@ export interface Operations {
     };
     body: NewBackfill;
     answer: Backfill;
+  };
+  /** Return the calendars that a schedule's trigger names, and the next ticks that they remove. */
+  "GET /schedules/{name}/calendars": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: ScheduleCalendars;
   };
   /** Return what became of the ticks of a schedule, and its ticks to come, in hours or days of a zone. */
   "GET /schedules/{name}/cells": {

@@ -19,6 +19,7 @@ from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
 from evenbeat.observe.backfills import dry_run_view
 from evenbeat.rules.backfills import StoredBackfill, default_id, past_trigger, write_skips
+from evenbeat.rules.calendars import contents
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.triggers import At, OnSuccess
 
@@ -87,7 +88,8 @@ class BackfillCalls(ScheduleCalls):
 def _ticks_of(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> StoredBackfill:
     """Return a backfill of a range, with its ticks; refuse a range that has none, or too many."""
     first, last = _range(row, start, end, now)
-    trigger = past_trigger(row.name, row.trigger, row.anchor, first, row.calendars)
+    calendars = contents(row.calendars)  # what they contain now, also for earlier ticks
+    trigger = past_trigger(row.name, row.trigger, row.anchor, first, calendars)
     number = trigger.count_ms(first, last)
     _check_number(row, number, (first, last), start, now)
     first_tick, last_tick = trigger.next_ms(first - 1), trigger.prev_ms(last)
@@ -99,7 +101,7 @@ def _ticks_of(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> 
         generation=row.generation,
         trigger=row.trigger,
         anchor=row.anchor,
-        calendars=row.calendars,
+        calendars=calendars,
         start=first,
         end=last,
         first=first_tick,

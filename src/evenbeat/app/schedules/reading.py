@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, get_args
 
+from evenbeat.app.calendar_users import calendars_of
 from evenbeat.app.dependencies import dependencies_of
 from evenbeat.app.inheriting import timed_text
 from evenbeat.app.schedule_search import BulkFilter, ScheduleSearch, read_states
 from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.awaitable import twin
+from evenbeat.core.calendars import ScheduleCalendars
 from evenbeat.core.checks import is_name
 from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.instants import from_ms, read_instant
@@ -135,7 +137,13 @@ class ReadingCalls(ScheduleCalls):
         row = self._rows.existing(name, self._session.tenant_of(tenant))
         return dependencies_of(self._session.store(), row)
 
+    def calendars(self, name: str, *, tenant: str | None = None) -> ScheduleCalendars:
+        """Return the calendars that the schedule's trigger names, and the next ticks that they remove."""
+        row = self._rows.existing(name, self._session.tenant_of(tenant))
+        return calendars_of(self._session.store(), row)
+
     aget = twin(get)
+    acalendars = twin(calendars)
     adependencies = twin(dependencies)
     aget_with_stats = twin(get_with_stats)
     alist = twin(list)

@@ -33,7 +33,7 @@ DayTexts = Annotated[list[DayText], Meta(max_length=MOST_TEXTS)]
     answer=list_of("Calendars", CALENDAR),
 )
 def list_calendars(call: Call[TenantQuery, Any]) -> object:
-    """List the calendars, the built-in ones first."""
+    """List the calendars, the built-in ones first, each with the first schedules that use it."""
     return {"items": call.app.calendars.list(tenant=call.owner)}
 
 
@@ -63,6 +63,7 @@ class WantedCalendar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ]
         | None
     ) = None
+    dry_run: Annotated[bool, Meta(description="Show what would change, and change nothing.")] = False
 
 
 @endpoint(
@@ -89,7 +90,7 @@ def set_calendar(call: Call[TenantQuery, WantedCalendar]) -> object:
     status=HTTPStatus.NO_CONTENT,
 )
 def delete_calendar(call: Call[TenantQuery, Any]) -> object:
-    """Delete a calendar that no schedule uses."""
+    """Delete a calendar that no schedule and no template uses."""
     call.app.calendars.delete(call.path["name"], tenant=call.owner)
     return None
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from evenbeat.core.calendars import ScheduleCalendars
 from evenbeat.core.dependencies import Dependencies
 from evenbeat.core.results import ScheduleStats, SkippedTicks
 from evenbeat.web import shapes
@@ -25,6 +26,19 @@ from evenbeat.web.shapes import Limit, TenantQuery
 def get_dependencies(call: Call[TenantQuery, Any]) -> object:
     """Return what a schedule waits for, with the last successes, and the schedules that wait for it."""
     return call.app.schedules.dependencies(call.path["name"], tenant=call.owner)
+
+
+@endpoint(
+    "GET",
+    "/schedules/{name}/calendars",
+    role="viewer",
+    scope="tenant",
+    query=TenantQuery,
+    answer=body_of(ScheduleCalendars),
+)
+def get_schedule_calendars(call: Call[TenantQuery, Any]) -> object:
+    """Return the calendars that a schedule's trigger names, and the next ticks that they remove."""
+    return call.app.schedules.calendars(call.path["name"], tenant=call.owner)
 
 
 class TicksQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,9 +4,11 @@ import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import type { Calendar } from "../../api/schema";
 import { useAction } from "../../live/action";
+import { Button } from "../../parts/button";
 import { ActionDialog } from "../../parts/dialog";
 import { AreaField, TextField } from "../../parts/field";
 import { fieldErrors } from "../../parts/field_errors";
+import { Time } from "../../parts/time";
 import { counted } from "../../time/format";
 import { type CalendarForm, FIELDS, FIRST, formOf, isComplete, wantedOf } from "./form";
 
@@ -24,11 +26,19 @@ export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDi
     const made = await call("POST /calendars/{name}", { path: { name: form.name.trim() }, query: { tenant }, body: wantedOf(form) });
     onDone(`Set ${made.name}; ${counted(made.replanned, "schedule")} planned anew.`);
   });
-  const errors = fieldErrors(set.error, FIELDS);
+  const [effects, setEffects] = useState<Calendar | null>(null);
+  const look = useAction(async () => {
+    const body = { ...wantedOf(form), dry_run: true };
+    setEffects(await call("POST /calendars/{name}", { path: { name: form.name.trim() }, query: { tenant }, body }));
+  });
+  const errors = fieldErrors(set.error ?? look.error, FIELDS);
   const text = (field: keyof CalendarForm) => ({
     value: form[field],
     error: errors.at(field),
-    onText: (value: string) => setForm((old) => ({ ...old, [field]: value })),
+    onText: (value: string) => {
+      setEffects(null);
+      setForm((old) => ({ ...old, [field]: value }));
+    },
   });
   return (
     <ActionDialog
@@ -52,6 +62,46 @@ export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDi
         <TextField label="Zone" mono {...text("tz")} placeholder="Europe/Berlin" help="Empty: the zone of each schedule." />
       </div>
       <p class="muted">Schedules that use it are planned anew. No run starts by that.</p>
+      {calendar !== null && (
+        <p>
+          <Button disabled={!isComplete(form) || look.isBusy} onClick={() => void look.run()}>
+            What would change
+          </Button>
+        </p>
+      )}
+      {effects !== null && <Effects calendar={effects} />}
     </ActionDialog>
+  );
+}
+
+/** The next ticks of the schedules that would be planned anew, before and after. */
+function Effects({ calendar }: { calendar: Calendar }) {
+  const more = calendar.replanned - calendar.effects.length;
+  return (
+    <div class="stack" role="status">
+      <p>{calendar.replanned === 0 ? "No schedule would change." : `${counted(calendar.replanned, "schedule")} would be planned anew:`}</p>
+      <ul class="dependencies">
+        {calendar.effects.map(({ schedule, before, after }) => (
+          <li key={schedule}>
+            <strong>{schedule}</strong>: next <Ticks ticks={before} /> → <Ticks ticks={after} />
+          </li>
+        ))}
+      </ul>
+      {more > 0 && <p class="muted">and {more} more</p>}
+    </div>
+  );
+}
+
+function Ticks({ ticks }: { ticks: string[] }) {
+  if (ticks.length === 0) return <>none</>;
+  return (
+    <>
+      {ticks.map((at, index) => (
+        <span key={at}>
+          {index > 0 && ", "}
+          <Time at={at} form="short" />
+        </span>
+      ))}
+    </>
   );
 }

@@ -64,6 +64,7 @@ function columnsOf(tenant: string | undefined): Column<Calendar>[] {
   return [
     { title: "Calendar", kind: "main", cell: ({ name }) => <a href={href(["calendars", name], { tenant })}>{name}</a> },
     { title: "Contains", kind: "wide", cell: ({ words }) => words },
+    { title: "Schedules", kind: "wide", cell: (calendar) => <Users calendar={calendar} /> },
     { title: "Worked out until", cell: ({ covers_until }) => covers_until ?? <span class="muted">–</span> },
     { title: "Changed", cell: ({ updated_at, built_in }) => (built_in ? "built in" : <Time at={updated_at} />) },
   ];
@@ -129,16 +130,48 @@ function About({ calendar, tenant }: { calendar: Calendar; tenant: string | unde
       {calendar.schedules.length === 0 ? (
         <p class="muted">No schedule uses it.</p>
       ) : (
-        <p>
-          Used by{" "}
-          {calendar.schedules.map((each, at) => (
+        <p class="names">
+          Used by <Schedules calendar={calendar} />
+        </p>
+      )}
+      {calendar.templates.length > 0 && (
+        <p class="names">
+          Templates that name it:{" "}
+          {calendar.templates.map((each, at) => (
             <span key={each}>
               {at > 0 && ", "}
-              <a href={href(["schedules", calendar.tenant, each], { tenant })}>{each}</a>
+              <a href={href(["templates"], { tenant })}>{each}</a>
             </span>
           ))}
         </p>
       )}
+    </>
+  );
+}
+
+function Schedules({ calendar }: { calendar: Calendar }) {
+  return (
+    <>
+      {calendar.schedules.map((each, at) => (
+        <span key={each}>
+          {at > 0 && ", "}
+          <a href={href(["schedules", calendar.tenant, each])}>{each}</a>
+        </span>
+      ))}
+    </>
+  );
+}
+
+function Users({ calendar }: { calendar: Calendar }) {
+  const { schedule_count: count, schedules, templates } = calendar;
+  const more = (count ?? 0) - schedules.length;
+  return (
+    <>
+      {count === null && <span class="muted">not counted</span>}
+      {count === 0 && templates.length === 0 && <span class="muted">none</span>}
+      <Schedules calendar={calendar} />
+      {more > 0 && ` and ${more} more`}
+      {templates.length > 0 && `${schedules.length > 0 ? "; " : ""}${counted(templates.length, "template")}`}
     </>
   );
 }
@@ -151,7 +184,7 @@ function DeleteDialog({ calendar, tenant, onClose }: { calendar: Calendar; tenan
   });
   return (
     <ActionDialog title={`Delete ${calendar.name}`} verb="Delete" kind="danger" isBusy={remove.isBusy} error={remove.error} onSubmit={() => void remove.run()} onClose={onClose}>
-      <p>{calendar.schedules.length === 0 ? "No schedule uses it." : "Schedules use it: give them another trigger first."}</p>
+      <p>{calendar.schedules.length + calendar.templates.length === 0 ? "No schedule and no template uses it." : "Schedules or templates use it: give them another trigger first."}</p>
     </ActionDialog>
   );
 }

@@ -9,6 +9,7 @@ import { Page } from "../../parts/page";
 import { AccountSection } from "./account";
 import { Actions } from "./actions";
 import { AuditSection } from "./audit";
+import { CalendarsSection } from "./calendars";
 import { ChartsSection } from "./charts";
 import { Absent } from "./absent";
 import { BackfillsSection } from "./backfills";
@@ -47,6 +48,7 @@ function Sections({ schedule, changes }: { schedule: Schedule; changes: number }
       <Banners schedule={schedule} />
       <Head schedule={schedule} />
       {!schedule.damage && <DependenciesSection {...about} />}
+      {!schedule.damage && <CalendarsSection {...about} />}
       {!schedule.damage && <AccountSection {...about} />}
       {!schedule.damage && <HeatSection {...about} />}
       <BackfillsSection {...about} made={changes} />

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenbeat.cli.calendar_input import users_of
 from evenbeat.cli.layout import Column, Fitted
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
@@ -33,6 +34,7 @@ def command(store: str | None, tenant: str | None, as_json: bool) -> None:
             [
                 Column("calendar", [each.name for each in calendars], wraps=24),
                 Column("contains", [printable(each.words) for each in calendars], wraps=50),
+                Column("schedules", [users_of(each) for each in calendars], wraps=40),
                 Column("until", [each.covers_until or "" for each in calendars]),
                 Column("by", [each.updated_by or "built in" for each in calendars], drop=1),
             ]

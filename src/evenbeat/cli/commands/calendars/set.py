@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import click
 
+from evenbeat.cli.calendar_input import users_of
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.calendars import LONGEST_ICS
 from evenbeat.core.json_form import json_form
+from evenbeat.observe.phrases import count
 
 
 @click.command("set")
@@ -33,6 +36,7 @@ from evenbeat.core.json_form import json_form
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The events of a file in the iCalendar format. Needs the extra calendars.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @store_options
 @json_option
 def command(
@@ -44,6 +48,7 @@ def command(
     country: str | None,
     subdivision: str | None,
     ics: Path | None,
+    dry_run: bool,
     store: str | None,
     tenant: str | None,
     as_json: bool,
@@ -64,16 +69,25 @@ def command(
             country=country,
             subdivision=subdivision,
             ics=text,
+            dry_run=dry_run,
         )
 
     def people() -> Iterator[str]:
-        yield f"set {made.name}: {printable(made.words)}"
+        yield f"{'would set' if dry_run else 'set'} {made.name}: {printable(made.words)}"
         if made.covers_until is not None:
             yield f"worked out until {made.covers_until}"
+        if made.schedule_count or made.templates:
+            yield f"used by {users_of(made)}"
         if made.replanned:
-            yield f"{made.replanned:,} schedule{'s' if made.replanned > 1 else ''} planned anew"
+            yield f"{count(made.replanned, 'schedule')} {'would be ' if dry_run else ''}planned anew"
+        for effect in made.effects:
+            yield f"  {effect.schedule}: next {_ticks(effect.before)} → {_ticks(effect.after)}"
 
     answer({"calendar": json_form(made)}, people, as_json=as_json)
+
+
+def _ticks(ticks: tuple[datetime, ...]) -> str:
+    return ", ".join(f"{tick:%a %Y-%m-%d %H:%M}" for tick in ticks) or "none"
 
 
 def _read(path: Path) -> str:

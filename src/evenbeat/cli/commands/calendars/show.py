@@ -66,6 +66,8 @@ def _lines(calendar: Calendar) -> Iterator[tuple[str, RenderableType]]:
     if calendar.without:
         yield "without", ", ".join(calendar.without)
     yield "schedules", ", ".join(calendar.schedules) or "none"
+    if calendar.templates:
+        yield "templates", ", ".join(calendar.templates)
 
 
 def _day(day: CalendarDay) -> str:

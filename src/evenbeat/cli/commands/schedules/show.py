@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evenbeat.cli.calendar_input import calendar_lines
 from evenbeat.cli.dependencies import dependency_lines
 from evenbeat.cli.layout import Column, Fitted, headed, labelled, listed, styled
 from evenbeat.cli.local_time import LocalTime, whole
@@ -47,6 +48,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         waits = schedule.damage or (schedule.paused and schedule.paused_until is None)
         coming = [] if waits else app.schedules.preview(name, _TICKS)
         linked = app.schedules.dependencies(name)
+        calendars = app.schedules.calendars(name)
         stats = app.schedules.stats(name)
         skipped = app.schedules.skipped(name, _SKIPPED)
         recent = app.schedules.recent(name)
@@ -58,7 +60,13 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
         yield styled((schedule.name, "bold"))
         yield from headed(schedule.words)
         yield ""
-        yield listed([*_definition(schedule, local), *dependency_lines(linked, local)])
+        yield listed(
+            [
+                *_definition(schedule, local),
+                *calendar_lines(calendars, local),
+                *dependency_lines(linked, local),
+            ]
+        )
         if coming:
             trigger = bound(schedule)
             yield ""
@@ -86,6 +94,7 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             "schedule": json_form(schedule),
             "explain": schedule.words,
             "next": [write_instant(start) for start in starts],
+            "calendars": json_form(calendars),
             "dependencies": json_form(linked),
             "stats": json_form(stats),
             "recent": json_form(recent),
