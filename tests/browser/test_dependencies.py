@@ -46,9 +46,30 @@ def test_a_success_starts_the_run_of_a_follower_and_both_pages_say_so(
     (run,) = dashboard.app.runs.list(schedule="report")
     page.goto(dashboard.link("runs", "default", run.id))
     cause = page.get_by_role("region", name="Run", exact=True)
-    expect(cause).to_contain_text("the success of by-hand")
+    expect(cause).to_contain_text("the success of load, run by-hand")
     cause.get_by_role("link", name="by-hand").click()
     expect(page.locator(".whole-id")).to_have_text("by-hand")
+
+
+def test_a_delete_names_the_schedules_that_wait(dashboard: Dashboard, page: Page) -> None:
+    schedules = dashboard.app.schedules
+    schedules.add("load", "every 1h", "work")
+    schedules.add("mail", "every 1h", "work", after="load within 1h")
+    schedules.add("report", on_success_of("load"), "work")
+    page.goto(dashboard.link("schedules"))
+    page.get_by_label("Select load").check()
+    page.get_by_role("button", name="Delete …").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("mail, report wait for load, which does not succeed any more.")
+    assert_accessible(page)
+    dialog.get_by_role("button", name="Cancel").click()
+    open_schedule(dashboard, page, "load")
+    page.get_by_role("button", name="Delete").click()
+    expect(dialog).to_contain_text("mail and report wait for it, and it does not succeed any more.")
+    assert_accessible(page)
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("Deleted load.")).to_be_visible()
+    assert [each.name for each in schedules.list()] == ["mail", "report"]
 
 
 def test_a_dependency_is_set_in_the_form_and_a_wrong_one_is_refused_at_its_field(

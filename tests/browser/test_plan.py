@@ -57,7 +57,7 @@ def test_the_plan_is_shown_and_applied(dashboard: Dashboard, page: Page) -> None
     app.schedules.update("change-me", queue="slow")  # somebody is faster
     dialog.get_by_role("button", name="Apply 3 changes").click()
     notice = page.locator(".notices")
-    expect(notice.get_by_text("Applied 2 changes. 1 schedule changed meanwhile")).to_be_visible()
+    expect(notice.get_by_text("Applied 2 changes. 1 schedule refused")).to_be_visible()
     refused = page.get_by_role("region", name="Refused")
     expect(refused).to_contain_text("change-me: the schedule, or its declaration, has changed since the plan")
     expect(page.get_by_text("0 to add, 1 to change, 0 to remove")).to_be_visible()

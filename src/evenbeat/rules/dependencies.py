@@ -99,8 +99,9 @@ def needs_facts(schedule: ScheduleRecord) -> bool:
 def replanned(schedule: ScheduleRecord, now: Instant) -> ScheduleRecord:
     """Return a schedule that depends on others so that it is planned at once if it may be waiting.
 
-    A success may wake it before a change is written: the change must not put it to sleep again. The plan also
-    records successes that a pause, or a delete, keeps from firing.
+    A success may wake a tick that waits before a change is written: the change must not put it to sleep
+    again. Of a schedule that fires on success, the change does not know whether successes wait: the plan
+    fires them, or records those that a pause keeps from firing. See ``unfollowing.asleep``.
     """
     if is_on_success(schedule):
         return replace(schedule, wake_at=now)
