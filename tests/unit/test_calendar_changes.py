@@ -340,3 +340,16 @@ def test_a_row_keeps_earlier_contents_only_as_long_as_ticks_depend_on_them() -> 
         sizes.append(len(moving.row.calendars))
     assert max(sizes) == max(sizes[:40])
     assert all(before <= after for before, after in pairwise(run.tick or 0 for run in moving.runs))
+
+
+@pytest.mark.parametrize("ends", ["delete", "change"])
+def test_a_tick_that_waits_for_a_free_day_is_recorded_when_its_trigger_ends(ends: str) -> None:
+    history = made("0 9 * * mon skip=off move=next", off(2, 3, 4))
+    travel(history, at(3))
+    if ends == "delete":
+        history.apply(changes.delete(history.row, history.now))
+    else:
+        history.apply(changes.change(history.row, {"trigger": "0 9 * * mon"}, history.now, calendars=""))
+    travel(history, at(10))
+    assert ledger(history) == [("02", 1, None)]
+    assert ran(history) == ([] if ends == "delete" else ["09 09:00"])

@@ -345,6 +345,8 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
     _check_exists(schedule)
     schedule = _idle(schedule)
     gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
+    if schedule.calendars and readable_trigger(schedule) is not None:
+        gone = gone._replace(skipped=gone.skipped + removed_until(gone.schedule, now))
     tombstone = replace(
         gone.schedule,
         state="deleted",
