@@ -95,7 +95,7 @@ def claim(session: Session, wanted: Claim, found: Outlook, due: Instant, now: In
     if holds:
         # The reply was lost.
         held = session.rows("select claimed", sql.SELECT_CLAIMED, (wanted.worker, wanted.token))
-        return Claimed(tuple(readable_runs(held)), due if is_limited else found.next_due)
+        return Claimed(tuple(readable_runs(held)), due if is_limited else outlook(session, wanted).next_due)
     groups = [group for group in found.groups if group.first <= due]
     if is_limited:
         return _claim_within_limits(session, wanted, groups, due, now)
