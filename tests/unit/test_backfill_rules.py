@@ -68,6 +68,13 @@ def test_all_ticks_but_the_skipped_ones_are_reserved_once_and_in_order(
     assert (backfill.state, backfill.purged, backfill.position) == ("done", len(wanted), ticks)
 
 
+@pytest.mark.parametrize("room", [0, -1])
+def test_without_room_nothing_is_reserved(room: int) -> None:
+    assert rules.reserving(made(), room) == made()
+    full = made(max_concurrent=1, written=(NOW - HOUR, NOW - 2 * HOUR))
+    assert rules.reserving(full, 5) == full
+
+
 def test_only_the_ticks_of_the_present_batch_are_confirmed() -> None:
     backfill = replace(made(), reserved=(1, 2, 3), batch=4)
     old = Record(kind=rules.BATCH, key="b/3", body="[1]")
