@@ -100,7 +100,7 @@ SUITES = (
     Suite(
         "templates",
         ("rules/inheritance.py", "rules/templates.py", "app/templates.py", "app/inheriting.py"),
-        ("tests/unit/test_templates.py",),
+        ("tests/unit/test_templates.py", "tests/unit/test_template_triggers.py"),
     ),
     Suite(
         "deploys",
@@ -115,6 +115,7 @@ SUITES = (
         ),
         (
             "tests/unit/test_deploys.py",
+            "tests/unit/test_deploy_rules.py",
             "tests/unit/test_deploy_deaths.py",
             "tests/unit/test_schedule_files.py",
             "tests/unit/test_run_moves.py",

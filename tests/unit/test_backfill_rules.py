@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evenbeat.core.records import Record, RunRecord, ScheduleRecord
+from evenbeat.core.records import Execution, Record, RunRecord, ScheduleRecord
 from evenbeat.node.duties import PeriodicDuties
 from evenbeat.rules import backfills as rules
 from evenbeat.rules.backfills import StoredBackfill
@@ -68,6 +68,13 @@ def test_all_ticks_but_the_skipped_ones_are_reserved_once_and_in_order(
     assert (backfill.state, backfill.purged, backfill.position) == ("done", len(wanted), ticks)
 
 
+@pytest.mark.parametrize("room", [0, -1])
+def test_without_room_nothing_is_reserved(room: int) -> None:
+    assert rules.reserving(made(), room) == made()
+    full = made(max_concurrent=1, written=(NOW - HOUR, NOW - 2 * HOUR))
+    assert rules.reserving(full, 5) == full
+
+
 def test_only_the_ticks_of_the_present_batch_are_confirmed() -> None:
     backfill = replace(made(), reserved=(1, 2, 3), batch=4)
     old = Record(kind=rules.BATCH, key="b/3", body="[1]")
@@ -112,6 +119,7 @@ def test_a_due_tick_goes_first_only_where_active_runs_count() -> None:
     assert "goes first" in rules.obstacle(replace(due, overlap="queue"), NOW)
     assert rules.obstacle(replace(due, overlap="queue", next_tick=NOW + 1), NOW) == ""
     assert rules.obstacle(replace(due, overlap="queue", state="finished"), NOW) == ""
+    assert rules.obstacle(replace(due, overlap="queue", next_tick=None), NOW) == ""
     assert "paused" in rules.obstacle(replace(ROW, state="paused"), NOW)
     assert "read" in rules.obstacle(replace(ROW, damage="torn"), NOW)
     assert "read" in rules.obstacle(replace(ROW, format=99), NOW)
@@ -133,6 +141,23 @@ def test_a_write_leaves_the_last_fire_and_wakes_a_tick_that_waits() -> None:
     assert rules.touched(replace(ROW, wake_at=7), NOW).wake_at == 7
 
 
+def test_a_run_has_the_options_that_the_schedule_has_now() -> None:
+    row = replace(
+        ROW,
+        tenant="acme",
+        task="u",
+        kind="python2",
+        queue="batch",
+        generation=3,
+        execution=Execution(retries=7),
+    )
+    planned = rules.writing(row, "b", replace(made(), reserved=(NOW - HOUR,)), 1, NOW)
+    (run,), (batch,) = planned.runs, planned.records
+    assert (run.tenant, run.task, run.kind, run.queue) == ("acme", "u", "python2", "batch")
+    assert (run.generation, run.execution.retries, run.payload) == (3, 7, row.payload)
+    assert batch.tenant == "acme"
+
+
 @pytest.mark.parametrize("until", ["", " until=2026-03-01T11:00:00Z"])
 def test_an_interval_keeps_its_phase_before_the_schedule_existed(until: str) -> None:
     trigger = rules.past_trigger("s", f"every 7m{until}", NOW, NOW - 10 * HOUR)
@@ -143,6 +168,13 @@ def test_an_interval_keeps_its_phase_before_the_schedule_existed(until: str) -> 
     assert len(ticks) in (68, 69)
     assert all((first - tick) % 420_000 == 0 for tick in ticks)
     assert ticks[0] < NOW - 10 * HOUR + 420_000
+
+
+def test_a_backfill_ends_once() -> None:
+    over = rules.finished(made(is_exhausted=True), NOW)
+    assert (over.state, over.ended_at) == ("done", NOW)
+    assert rules.finished(over, NOW + 1) == over
+    assert rules.finished(made(), NOW) == made()
 
 
 def test_another_schedule_of_the_same_name_is_not_the_one_of_the_backfill() -> None:

@@ -640,3 +640,11 @@ def test_a_node_goes_on_as_soon_as_a_run_has_ended() -> None:
     assert len(set(seen)) == len(seen) == 40
     assert seen == sorted(seen, key=str)
     app.close()
+
+
+def test_days_that_a_calendar_leaves_out_are_not_backfilled(here: VirtualScheduler) -> None:
+    here.calendars.set("holidays", days=["2026-02-27"])
+    here.schedules.add("daily", "0 9 * * * skip=holidays", "report")
+    made = here.schedules.backfill("daily", "2026-02-26", "2026-03-01", dry_run=True)
+    assert made.plan is not None
+    assert [f"{each.tick:%d}" for each in made.plan.ticks] == ["26", "28"]

@@ -32,7 +32,8 @@ def app(store: MemoryStore) -> Scheduler:
 
 
 @pytest.mark.parametrize(
-    "trigger", [*MACROS, "@every", "@DAILY", "@every 5m", "@a b", "@", "every 5m", "", None]
+    "trigger",
+    [*MACROS, "@every", "@DAILY", "@every 5m", "@a b", "@", "every 5m", "", "@:a", "workdays", "xt", None],
 )
 def test_other_texts_are_not_names_of_templates(trigger: str | None) -> None:
     assert template_word(trigger) is None
@@ -42,6 +43,7 @@ def test_a_macro_is_not_the_template_of_its_name() -> None:
     assert "hourly" in BUILT_IN
     assert template_word("@hourly") is None
     assert template_word("@workdays") == "workdays"
+    assert template_word("@t") == "t"
 
 
 # -- the code ------------------------------------------------------------------------------------------------

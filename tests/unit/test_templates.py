@@ -25,8 +25,22 @@ from evenbeat.core.options import SCHEDULE
 from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.rules.definitions import definition, options_of, with_options
-from evenbeat.rules.inheritance import INHERITABLE, Inheritance, inheritance_of
-from evenbeat.rules.templates import BUILT_IN, TEMPLATE, StoredTemplate, inherit, inheriting, template_record
+from evenbeat.rules.inheritance import (
+    INHERITABLE,
+    Inheritance,
+    declared_inheritance,
+    inheritance_of,
+    write_inheritance,
+)
+from evenbeat.rules.templates import (
+    BUILT_IN,
+    TEMPLATE,
+    StoredTemplate,
+    inherit,
+    inheriting,
+    read_template,
+    template_record,
+)
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 from tests.unit.test_alert_deaths import Died, Failpoint
@@ -78,6 +92,28 @@ def test_an_option_that_a_template_drops_gets_its_value_without_the_template() -
     heir = inherit(row, "n", {"queue": "batch"}, ("trigger",))
     assert heir.queue == "batch"
     assert inherit(heir, "n", {"retries": 2}).queue == "slow"
+
+
+def test_a_template_with_every_option_is_read() -> None:
+    body = StoredTemplate(options=dict.fromkeys(INHERITABLE))
+    assert read_template(template_record("default", "t", body, 1)) == body
+
+
+def test_a_trigger_that_is_given_back_to_a_template_without_one_stays() -> None:
+    row = ScheduleRecord(name="s", task="t", trigger="every 1h")
+    owner = inherit(row, "t", {"retries": 1}, ("trigger",))
+    assert inherit(owner, "t", {"retries": 1}, ()).trigger == "every 1h"
+
+
+def test_equal_inheritances_have_equal_texts() -> None:
+    one = Inheritance(name="t", own=("queue", "after"), base={"retries": 1, "trigger": None})
+    other = Inheritance(name="t", own=("after", "queue"), base={"trigger": None, "retries": 1})
+    assert write_inheritance(one) == write_inheritance(other)
+    assert inheritance_of(write_inheritance(one)) == replace(one, own=("after", "queue"))
+    assert declared_inheritance("") == ""
+    assert inheritance_of(declared_inheritance(write_inheritance(one))) == Inheritance(
+        name="t", own=("after", "queue")
+    )
 
 
 def test_a_text_that_cannot_be_read_is_no_template() -> None:

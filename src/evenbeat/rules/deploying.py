@@ -22,10 +22,6 @@ from evenbeat.rules.ownership import API, is_by_hand, may_move
 _EMPTY = options_of(ScheduleRecord(name="", task="", trigger=""))
 
 
-def _none_active(_: ScheduleRecord) -> tuple[Active, ...]:
-    return ()
-
-
 class Decision(NamedTuple):
     """What to do about a schedule, and the plan that does it."""
 
@@ -41,7 +37,7 @@ def decide(
     declared: tuple[ScheduleRecord, Instant | None],
     row: ScheduleRecord | None,
     now: Instant,
-    active_runs: Callable[[ScheduleRecord], tuple[Active, ...]] = _none_active,
+    active_runs: Callable[[ScheduleRecord], tuple[Active, ...]],
     *,
     adopt: bool = False,
 ) -> Decision:
