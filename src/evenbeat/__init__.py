@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from evenbeat.core.tokens import NewToken, Role, Token
     from evenbeat.errors import (
         AppImportError,
-        CalendarInUse,
-        CalendarNotFound,
         DamagedSchedule,
         DocumentLockLost,
         EvenbeatError,
@@ -92,6 +90,8 @@ if TYPE_CHECKING:
         AlertNotFound,
         BackfillExists,
         BackfillNotFound,
+        CalendarInUse,
+        CalendarNotFound,
         ChannelInUse,
         LimitNotFound,
         QuotaExceeded,
@@ -328,8 +328,6 @@ _MODULES = {
     "evenbeat.core.tokens": ("NewToken", "Role", "Token"),
     "evenbeat.errors": (
         "AppImportError",
-        "CalendarInUse",
-        "CalendarNotFound",
         "DamagedSchedule",
         "DocumentLockLost",
         "EvenbeatError",
@@ -358,6 +356,8 @@ _MODULES = {
         "AlertNotFound",
         "BackfillExists",
         "BackfillNotFound",
+        "CalendarInUse",
+        "CalendarNotFound",
         "ChannelInUse",
         "LimitNotFound",
         "QuotaExceeded",

@@ -1,4 +1,5 @@
-"""Errors about what a store keeps beside schedules and runs: tokens, limits, backfills, templates, alerts."""
+"""Errors about what a store keeps beside schedules and runs: tokens, limits, calendars, backfills, templates,
+alerts."""
 
 from __future__ import annotations
 
@@ -20,6 +21,29 @@ class LimitNotFound(EvenbeatError):
         super().__init__(f"there is no limit {shown(limit)}" + ("" if hint is None else f"; {hint}"))
         self.limit = limit
         self.hint = hint
+
+
+class CalendarNotFound(EvenbeatError):
+    """There is no calendar of this ``name`` and ``tenant``."""
+
+    def __init__(self, tenant: str, name: str, hint: str | None = None) -> None:
+        super().__init__(f"there is no calendar {shown(name)}" + ("" if hint is None else f"; {hint}"))
+        self.tenant = tenant
+        self.name = name
+        self.hint = hint
+
+
+class CalendarInUse(EvenbeatError):
+    """The calendar ``name`` can't be deleted: ``schedules`` and ``templates`` use it."""
+
+    def __init__(self, name: str, schedules: tuple[str, ...], templates: tuple[str, ...] = ()) -> None:
+        users = [*schedules, *(f"the template {each}" for each in templates)]
+        some = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if len(users) > 5 else "")
+        those = "it" if len(users) == 1 else "them"
+        super().__init__(f"calendar {shown(name)} is used by {some}; give {those} another trigger first")
+        self.name = name
+        self.schedules = schedules
+        self.templates = templates
 
 
 class BackfillNotFound(EvenbeatError):

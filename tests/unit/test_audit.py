@@ -19,7 +19,7 @@ from evenbeat.core.ids import first_key_of, new_key
 from evenbeat.core.instants import to_ms
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Transition
 from evenbeat.errors import RunRefused, StoreUnavailable
-from evenbeat.rules import attempts, auditing, changes
+from evenbeat.rules import attempts, auditing, changes, overdue
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, Write, Written
 from evenbeat.stores.memory import MemoryStore
@@ -485,7 +485,7 @@ def test_a_change_that_needs_several_writes_has_one_entry(
     app: Scheduler, store: Failing, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.schedules.add("beat", every("1m"), "work", catch_up="all", catch_up_limit=1_000)
-    monkeypatch.setattr(changes, "RUNS_A_CHANGE", 10)
+    monkeypatch.setattr(overdue, "RUNS_A_CHANGE", 10)
     clock.advance("250m")
     store.calls.clear()
     app.schedules.update("beat", retries=1)
@@ -499,7 +499,7 @@ def test_the_resume_of_an_ended_pause_with_a_long_backlog_has_its_entry(
 ) -> None:
     app.schedules.add("beat", every("1m"), "work", catch_up="all", catch_up_limit=1_000)
     app.schedules.pause("beat", "migration", until="1s")
-    monkeypatch.setattr(changes, "RUNS_A_CHANGE", 10)
+    monkeypatch.setattr(overdue, "RUNS_A_CHANGE", 10)
     clock.advance("250m")
     before = app.schedules.get("beat").revision
     resumed = app.schedules.resume("beat")

@@ -170,6 +170,13 @@ def test_an_interval_keeps_its_phase_before_the_schedule_existed(until: str) -> 
     assert ticks[0] < NOW - 10 * HOUR + 420_000
 
 
+def test_an_interval_keeps_its_phase_after_the_schedule_existed() -> None:
+    trigger = rules.past_trigger("s", "every 7m", NOW, NOW + HOUR)
+    ticks = list(trigger.between_ms(NOW + HOUR, NOW + 3 * HOUR))
+    assert len(ticks) == 17
+    assert all((tick - NOW) % 420_000 == 0 for tick in ticks)
+
+
 def test_a_backfill_ends_once() -> None:
     over = rules.finished(made(is_exhausted=True), NOW)
     assert (over.state, over.ended_at) == ("done", NOW)
@@ -194,8 +201,9 @@ def test_the_id_depends_on_the_work_and_not_on_how_it_is_done() -> None:
         made(missing_only=True),
         made(trigger="every 2h"),
         made(generation=2),
+        made(calendars="{}"),
     )
-    assert len({one, *(rules.default_id(ROW, other) for other in others)}) == 7
+    assert len({one, *(rules.default_id(ROW, other) for other in others)}) == 8
     assert rules.default_id(replace(ROW, tenant="acme"), made()) != one
     assert rules.is_same_work(made(), made(order="newest"))
     assert not rules.is_same_work(made(), made(payload="{}"))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import CatchUp, Execution, ScheduleRecord
 from evenbeat.errors import InvalidValue, ScheduleExists, ScheduleNotFound
-from evenbeat.rules import changes, definitions
+from evenbeat.rules import changes, definitions, overdue
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.rules.ticks import trigger_of
 from tests.lengths import examples
@@ -476,7 +476,7 @@ class TestBacklog:
         planned = certain(changes.resume(row, T + 1200 * MINUTE))
         # One write, which the audit records: a second part would find a schedule that is not paused.
         assert not planned.unfinished
-        assert changes.is_long(planned)
+        assert overdue.is_long(planned)
         assert (len(planned.runs), planned.schedule.state) == (500, "active")
         assert planned.schedule.revision == row.revision + 1
         assert planned.schedule.wake_at == planned.schedule.next_tick == T + 501 * MINUTE

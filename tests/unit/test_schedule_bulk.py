@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evenbeat import BulkResult, InvalidValue, Schedule, Scheduler, StoreUnavailable, acting_as, every
 from evenbeat.app import bulk, schedule_search
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.rules import attempts, changes
+from evenbeat.rules import attempts, overdue
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.stores.base import Claim, Page, ScheduleQuery, Write, Written
 from evenbeat.stores.memory import MemoryStore
@@ -438,7 +438,7 @@ def test_a_schedule_with_a_long_backlog_is_resumed_on_its_own(
 ) -> None:
     app.schedules.add("busy", every("1m"), "work", catch_up="all", catch_up_limit=1_000)
     app.schedules.pause("busy", until="1s")
-    monkeypatch.setattr(changes, "RUNS_A_CHANGE", 10)
+    monkeypatch.setattr(overdue, "RUNS_A_CHANGE", 10)
     clock.advance("250m")
     store.sizes.clear()
     done = app.schedules.resume_all()

@@ -28,8 +28,9 @@ from evenbeat.core.checks import check_name, check_whole
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
-from evenbeat.errors import CalendarInUse, CalendarNotFound, InvalidValue, StoreUnavailable, shown
+from evenbeat.errors import InvalidValue, StoreUnavailable, shown
 from evenbeat.node.calendar_copies import replan_users
+from evenbeat.record_errors import CalendarInUse, CalendarNotFound
 from evenbeat.rules.auditing import Change
 from evenbeat.rules.calendar_records import KIND, StoredCalendar, read_calendar
 from evenbeat.stores.base import Store

@@ -27,9 +27,9 @@ from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable
 from evenbeat.rules import auditing, deploying
-from evenbeat.rules.changes import is_long
 from evenbeat.rules.deploying import Decision
 from evenbeat.rules.firing import Active
+from evenbeat.rules.overdue import is_long
 from evenbeat.rules.ownership import source_of
 from evenbeat.schedule_files import ScheduleFile
 from evenbeat.stores.base import ScheduleQuery, Write

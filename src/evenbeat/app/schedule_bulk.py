@@ -18,8 +18,8 @@ from evenbeat.core.records import ScheduleRecord
 from evenbeat.core.results import BulkResult, ChangedItem, Schedule
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import auditing
-from evenbeat.rules.changes import is_long
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.overdue import is_long
 from evenbeat.stores.base import Write, check_limit
 
 

@@ -10,7 +10,7 @@ from evenbeat.cli.failures import Failed
 from evenbeat.cli.layout import labelled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.core.calendars import Calendar, ScheduleCalendars
-from evenbeat.errors import CalendarInUse, CalendarNotFound
+from evenbeat.record_errors import CalendarInUse, CalendarNotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -122,7 +122,7 @@ def default_id(row: ScheduleRecord, wanted: StoredBackfill) -> str:
         wanted.last,
         wanted.payload,
         wanted.missing_only,
-        *([wanted.calendars] if wanted.calendars else []),
+        wanted.calendars,
     )
     return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
@@ -190,7 +190,7 @@ def past_trigger(name: str, trigger: str, anchor: Instant, start: Instant, calen
     """
     row = ScheduleRecord(name=name, task="", trigger=trigger, anchor=anchor, calendars=calendars)
     bound, own = own_trigger(row), bare_trigger(parse_trigger(trigger))
-    if not (isinstance(own, Every) and own.start is None and own.period > 0):
+    if not (isinstance(own, Every) and own.start is None):
         return bound
     first = anchor + own.period
     if start >= first:

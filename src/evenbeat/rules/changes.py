@@ -22,7 +22,7 @@ from evenbeat.core.checks import check_schedule, check_texts
 from evenbeat.core.dependencies import read_after
 from evenbeat.core.instants import FIRST, LAST, Instant, write_instant
 from evenbeat.core.json_text import read_definition
-from evenbeat.core.records import FORMAT, Reason, RunRecord, ScheduleRecord, ScheduleState
+from evenbeat.core.records import FORMAT, RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.errors import (
     DamagedSchedule,
     InvalidValue,
@@ -34,22 +34,12 @@ from evenbeat.errors import (
 from evenbeat.rules.calendars import bare_trigger, check_ticks, contents, recalendared, removed_until
 from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.dependencies import is_on_success, replanned
-from evenbeat.rules.firing import (
-    BYTES_A_STEP,
-    Active,
-    Planned,
-    plan,
-    skip_until,
-    skipped_ticks,
-    without_pause,
-)
+from evenbeat.rules.firing import Active, Planned, skip_until, without_pause
 from evenbeat.rules.inheritance import inheritance_of, write_inheritance
+from evenbeat.rules.overdue import fire_overdue, skip_overdue
 from evenbeat.rules.templates import inherit
 from evenbeat.rules.ticks import readable_trigger, trigger_of, with_copies
 from evenbeat.triggers import At, Calendared, Every, parse_trigger
-
-# A change that finds a backlog adds about this many of its runs in one step.
-RUNS_A_CHANGE = 500
 
 
 def create(
@@ -187,7 +177,7 @@ def _change(
     # Writing a quarantined row again wakes it up, even with the same values.
     if replace(schedule, **fields, damage="") == schedule and not _is_quarantined(schedule):
         return None
-    planned = _fire_overdue(_idle(schedule), now, active, keep_waiting=same_rule)
+    planned = fire_overdue(_idle(schedule), now, active, keep_waiting=same_rule)
     if planned.unfinished:
         return planned
     changed = replace(planned.schedule, **fields, damage="")
@@ -249,7 +239,7 @@ def pause(
     schedule = _idle(schedule)
     # A machine that can't read the trigger leaves overdue ticks to be recorded at the end of the pause.
     readable = readable_trigger(schedule) is not None
-    planned = _skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
+    planned = skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
     if planned.schedule.state == "finished":
         return planned._replace(schedule=_revised(planned.schedule, now))
     paused = replace(
@@ -284,7 +274,7 @@ def resume(
         schedule = replace(without_pause(schedule), wake_at=schedule.next_tick)
     schedule = _idle(schedule)
     # Not unfinished: the pause is over, and a second part would find nothing to resume.
-    planned = _fire_overdue(schedule, now, active, keep_waiting=True)._replace(unfinished=False)
+    planned = fire_overdue(schedule, now, active, keep_waiting=True)._replace(unfinished=False)
     if planned.schedule.state != "paused":  # the end of the pause has passed
         ended = planned.schedule
         if ended.state == "active" and ended.next_tick is not None and ended.next_tick <= now:
@@ -315,7 +305,7 @@ def reschedule(
             value=write_instant(tick),
             hint="run it now instead, or give it another trigger",
         )
-    planned = _fire_overdue(schedule, now, active, keep_waiting=False)
+    planned = fire_overdue(schedule, now, active, keep_waiting=False)
     if planned.unfinished:
         return planned
     current = planned.schedule
@@ -344,7 +334,7 @@ def delete(schedule: ScheduleRecord, now: Instant) -> Planned:
     """Turn the row into a tombstone, whose numbers keep the runs of a later schedule of this name apart."""
     _check_exists(schedule)
     schedule = _idle(schedule)
-    gone = _skip_overdue(schedule, now, "deleted", even_paused=True)
+    gone = skip_overdue(schedule, now, "deleted", even_paused=True)
     if schedule.calendars and readable_trigger(schedule) is not None:
         gone = gone._replace(skipped=gone.skipped + removed_until(gone.schedule, now))
     tombstone = replace(
@@ -418,58 +408,6 @@ def run_now(
     return Planned(replanned(fired, now), (run,))
 
 
-def _fire_overdue(
-    schedule: ScheduleRecord, now: Instant, active: tuple[Active, ...], *, keep_waiting: bool
-) -> Planned:
-    """Fire overdue ticks by the old policies; record those that have to wait as "skipped: changed".
-
-    With ``keep_waiting``, a tick that waits stays. The plan is unfinished if it has as many runs as a store
-    should write at once.
-    """
-    if readable_trigger(schedule) is None:
-        return _skip_overdue(schedule, now, "changed", even_paused=False)
-    planned = _after_ended_pause(schedule, now)
-    while (current := planned.schedule).state == "active" and (current.next_tick or now + 1) <= now:
-        if is_long(planned):
-            return planned._replace(unfinished=True)
-        # A tick before the change is overdue, even if its spread would fire it after the change.
-        step = plan(replace(current, spread=0), now, active)
-        step = step._replace(schedule=replace(step.schedule, spread=schedule.spread))
-        if step.schedule.next_tick == current.next_tick:
-            if keep_waiting:
-                return _combined(planned, step)
-            return _combined(planned, _skip_overdue(current, now, "changed", even_paused=False))
-        planned = _combined(planned, step)
-        active += tuple(Active(run.id, run.state) for run in step.runs)
-    return planned
-
-
-def is_long(planned: Planned) -> bool:
-    """Return whether a plan has as many runs as a store should write at once."""
-    return len(planned.runs) >= RUNS_A_CHANGE or sum(len(run.payload) for run in planned.runs) >= BYTES_A_STEP
-
-
-def _after_ended_pause(schedule: ScheduleRecord, now: Instant) -> Planned:
-    """End a pause whose end has passed and that no node has ended yet."""
-    if schedule.state == "paused" and schedule.paused_until is not None and schedule.paused_until <= now:
-        return plan(schedule, now)
-    return Planned(schedule)
-
-
-def _skip_overdue(schedule: ScheduleRecord, now: Instant, reason: Reason, *, even_paused: bool) -> Planned:
-    """Record overdue ticks as skipped, of a paused schedule only with ``even_paused``."""
-    if readable_trigger(schedule) is None:
-        tick = schedule.next_tick
-        if schedule.state != "active" or tick is None or tick > now:
-            return Planned(schedule)
-        return Planned(schedule, (), (skipped_ticks(schedule, tick, tick, 1, reason, now),))
-    planned = _after_ended_pause(schedule, now)
-    is_counted = planned.schedule.state == "active" or (even_paused and planned.schedule.state == "paused")
-    if not is_counted or (planned.schedule.next_tick or now + 1) > now:
-        return planned
-    return _combined(planned, skip_until(planned.schedule, now + 1, reason, now))
-
-
 def _is_quarantined(schedule: ScheduleRecord) -> bool:
     """Return whether the row is quarantined: active, and not planned until it is written again."""
     return schedule.state == "active" and schedule.wake_at is None and not is_on_success(schedule)
@@ -500,17 +438,6 @@ def _check_readable(schedule: ScheduleRecord) -> None:
 def _check_format(schedule: ScheduleRecord) -> None:
     if schedule.format > FORMAT:
         raise ScheduleTooNew(schedule.tenant, schedule.name, schedule.format, FORMAT)
-
-
-def _combined(first: Planned, then: Planned) -> Planned:
-    return Planned(
-        then.schedule,
-        first.runs + then.runs,
-        first.skipped + then.skipped,
-        then.cancels,
-        then.deferred,
-        spent=first.spent + then.spent,
-    )
 
 
 def _checked(wanted: ScheduleRecord) -> ScheduleRecord:

@@ -9,8 +9,6 @@ import msgspec
 
 from evenbeat.errors import (
     AppImportError,
-    CalendarInUse,
-    CalendarNotFound,
     DamagedSchedule,
     EvenbeatError,
     InvalidTrigger,
@@ -35,6 +33,8 @@ from evenbeat.record_errors import (
     AlertNotFound,
     BackfillExists,
     BackfillNotFound,
+    CalendarInUse,
+    CalendarNotFound,
     ChannelInUse,
     LimitNotFound,
     QuarantineNotFound,
