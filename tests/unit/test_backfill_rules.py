@@ -171,15 +171,17 @@ def test_an_interval_keeps_its_phase_before_the_schedule_existed(until: str) -> 
 
 
 def test_an_interval_keeps_its_phase_after_the_schedule_existed() -> None:
-    trigger = rules.past_trigger("s", "every 7m", NOW, NOW + HOUR)
+    anchor = NOW + 1_234
+    trigger = rules.past_trigger("s", "every 7m", anchor, NOW + HOUR)
     ticks = list(trigger.between_ms(NOW + HOUR, NOW + 3 * HOUR))
     assert len(ticks) == 17
-    assert all((tick - NOW) % 420_000 == 0 for tick in ticks)
+    assert all((tick - anchor) % 420_000 == 0 for tick in ticks)
 
 
 def test_a_backfill_ends_once() -> None:
-    over = rules.finished(made(is_exhausted=True), NOW)
-    assert (over.state, over.ended_at) == ("done", NOW)
+    over = rules.finished(made(is_exhausted=True, waits_for="a pause"), NOW)
+    assert (over.state, over.ended_at, over.waits_for) == ("done", NOW, "")
+    assert rules.cancelled(made(waits_for="a pause")).waits_for == ""
     assert rules.finished(over, NOW + 1) == over
     assert rules.finished(made(), NOW) == made()
 
