@@ -52,7 +52,7 @@ def test_an_unknown_predecessor_is_named_with_those_that_wait_for_the_refused_on
         "mail": 'trigger names the schedule "report", which does not exist in tenant default; '
         "report is refused, too",
         "report": 'after names the schedule "lod", which does not exist in tenant default; '
-        "add lod before report",
+        "add lod before report (with durable=True, if it is in the code only)",
     }
     # Now that load is stored, the nearest name is known.
     assert app.plan().entries[1].why.endswith("did you mean load?")

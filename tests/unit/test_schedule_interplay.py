@@ -197,8 +197,10 @@ class TestModes:
     def test_a_schedule_in_the_code_only_can_have_nothing_that_changes_elsewhere(
         self, trigger: Any, message: str
     ) -> None:
-        made = Scheduler("memory://")
-        made.task(name="job", schedule=trigger, durable=False)(_nothing)
+        with pytest.raises(InvalidValue, match=message):
+            Scheduler("memory://").task(name="job", schedule=trigger, durable=False)
+        made = Scheduler("memory://", schedule_mode="code")
+        made.task(name="job", schedule=trigger)(_nothing)
         with pytest.raises(InvalidValue, match=message), virtual(made):
             pass
 

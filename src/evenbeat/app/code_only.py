@@ -14,11 +14,10 @@ from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.node.settings import NodeSettings, ScheduleMode
 from evenbeat.rules import changes
-from evenbeat.rules.code_only import check_code_only, grace_of, may_delete_row
-from evenbeat.rules.dependencies import is_on_success
+from evenbeat.rules.code_only import check_code_only, check_code_trigger, grace_of, may_delete_row
 from evenbeat.rules.inheritance import template_of
 from evenbeat.tasks.task import Task
-from evenbeat.triggers import Calendared, parse_trigger
+from evenbeat.triggers import parse_trigger
 
 _log = logging.getLogger("evenbeat.app.code_only")
 
@@ -39,21 +38,7 @@ def checked_code_schedule(
         options = {**options, "template": template_of(wanted.template)}
     check_code_only(task.name, options)
     check_schedule(wanted)
-    trigger = parse_trigger(wanted.trigger)
-    if isinstance(trigger, Calendared) and trigger.copies is None:
-        raise InvalidValue(
-            f"calendars of schedule {task.name} may change, which needs a row, and it is in the code only",
-            field="schedule",
-            value=wanted.trigger,
-            hint="add durable=True; business-days and weekends, which are built in, need no row",
-        )
-    if is_on_success(wanted):
-        raise InvalidValue(
-            f"schedule {task.name} fires on successes, which needs a row, and it is in the code only",
-            field="schedule",
-            value=wanted.trigger,
-            hint="add durable=True",
-        )
+    check_code_trigger(task.name, parse_trigger(wanted.trigger))
     grace = grace_of(wanted)
     if settings.retention < 2 * grace:
         raise InvalidValue(

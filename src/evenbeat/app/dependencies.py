@@ -175,7 +175,8 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
 def _unknown(store: Store, wanted: ScheduleRecord, name: str, *, is_refused: bool = False) -> InvalidValue:
     rows = islice(every_schedule(store, ScheduleQuery(tenant=wanted.tenant, limit=_PAGE)), _MOST_NAMES)
     near = get_close_matches(name, [row.name for row in rows if row.name != wanted.name], n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"add {name} before {wanted.name}"
+    first = f"add {name} before {wanted.name} (with durable=True, if it is in the code only)"
+    hint = f"did you mean {near[0]}?" if near else first
     field = "trigger" if is_on_success(wanted) else "after"
     return InvalidValue(
         f"{field} names the schedule {shown(name)}, which does not exist in tenant {wanted.tenant}",

@@ -14,7 +14,7 @@ from evenbeat.core.options import NEW_SCHEDULE, RUN
 from evenbeat.core.records import NORMAL, CatchUp, Execution
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.rules.code_only import check_code_only
+from evenbeat.rules.code_only import check_code_only, check_code_trigger
 from evenbeat.rules.templates import template_word
 from evenbeat.rules.unique_runs import check_unique
 from evenbeat.tasks import context
@@ -111,6 +111,8 @@ class TaskCalls(SchedulerParts):
             check_trigger(schedule, "schedule")
         # Only the store knows whether there is such a template: it is read when the schedule is declared.
         trigger = parse_trigger(schedule) if isinstance(schedule, str) and word is None else schedule
+        if durable is False and isinstance(trigger, Trigger):
+            check_code_trigger(name or "of the task", trigger)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             if not callable(function):
