@@ -8,6 +8,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpa
 from evenbeat.app.enqueueing import EnqueueOptions
 from evenbeat.app.scheduler_parts import SchedulerParts
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_flag
 from evenbeat.core.durations import Duration
 from evenbeat.core.instants import Moment
 from evenbeat.core.options import NEW_SCHEDULE, RUN
@@ -205,8 +206,7 @@ class TaskCalls(SchedulerParts):
 
 def _check_durable(durable: object, *, is_scheduled: bool) -> None:
     """Refuse a mode that is not one, and one without a schedule."""
-    if not isinstance(durable, bool):
-        raise InvalidValue(f"durable {shown(durable)} is not True or False", field="durable", value=durable)
+    check_flag("durable", durable)
     if not is_scheduled:
         raise InvalidValue(
             "durable is about a schedule, and there is none",
