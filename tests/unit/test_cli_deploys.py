@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evenbeat import Scheduler
+from evenbeat import InvalidValue, Scheduler
 from tests.unit.cli_store import Clock, answered, app, clock, failed, node, printed, run
 
 __all__ = ["app", "clock"]
@@ -210,6 +210,37 @@ def test_the_settings_name_the_app_and_the_file(files: Path) -> None:
 def test_wrong_values_are_refused(files: Path, args: tuple[str, ...], message: str) -> None:
     (files / "wrong.toml").write_text('[schedules.a]\ntrigger = "@daily"\ntaks = "work"\n')
     assert message in failed("plan", *args, code=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            'trigger = "0 9 * * * skip=nix"',
+            'schedules.a.trigger in wrong.toml:3: trigger "0 9 * * * skip=nix"',
+        ),
+        ('trigger = "0 9 * * *"\nretries = "three"', "schedules.a.retries in wrong.toml:4: retries"),
+        ('trigger = "0 9 * *"', 'schedules.a.trigger in wrong.toml:3: trigger "0 9 * *"'),
+        ('trigger = "0 9 * * *"\npayload = { m = 1 }', "schedules.a.payload in wrong.toml:4"),
+        (
+            'trigger = "0 9 * * *"\ntz = "Europe/Berlin"',
+            'is not an option of a schedule; write tz= in the trigger: "0 9 * * * tz=Europe/Berlin"',
+        ),
+        ('trigger = "@daily"\nstart = "2026-05-01"', "did you mean start_at?"),
+    ],
+)
+def test_a_refusal_names_the_schedule_and_the_line(files: Path, line: str, message: str) -> None:
+    (files / "wrong.toml").write_text(f'[schedules.a]\ntask = "work"\n{line}\n')
+    assert message in failed("plan", code(), "--file", "wrong.toml", code=2)
+
+
+def test_an_unknown_calendar_of_the_code_or_of_a_node_names_the_schedule(app: Scheduler, files: Path) -> None:
+    app.declare("nightly", "0 9 * * * skip=nix", "work")
+    words = 'schedule nightly: trigger "0 9 \\* \\* \\* skip=nix": there is no calendar "nix"'
+    with pytest.raises(InvalidValue, match=words):
+        app.plan()
+    with pytest.raises(InvalidValue, match=words):
+        app.declare_tasks()
 
 
 # -- runs move -----------------------------------------------------------------------------------------------
