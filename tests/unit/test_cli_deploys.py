@@ -120,6 +120,16 @@ def test_drift_and_conflicts_are_shown_with_the_command(app: Scheduler, files: P
     assert printed("apply", code(), "--yes", "--adopt") == "changed 1\n"
 
 
+def test_a_schedule_of_a_file_is_described_as_such(app: Scheduler, files: Path) -> None:
+    printed("apply", "--file", "schedules.toml", "--yes")
+    assert printed("schedules", "reset", "nightly") == (
+        "nightly is as the file declares it: there is nothing to undo\n"
+    )
+    edited = printed("schedules", "update", "nightly", "--retries", "7")
+    assert "the edit stays until the definition in the file changes\n" in edited
+    assert ", by file\n" in printed("schedules", "show", "nightly")
+
+
 def test_prune_removes_what_the_file_no_longer_declares(app: Scheduler, files: Path) -> None:
     printed("apply", "--file", "schedules.toml", "--yes")
     (files / "schedules.toml").write_text('source = "shop"\n')

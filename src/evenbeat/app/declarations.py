@@ -162,7 +162,7 @@ class Declarations:
             schedule = self._moved(wanted.record)
         if schedule.edited:
             _log.warning(
-                "a schedule was edited by hand, and stays so until its definition in the code changes; "
+                "a schedule was edited by hand, and stays so until its declaration changes; "
                 f"to undo the edit: evenbeat schedules reset {schedule.name}",
                 extra={"schedule_id": schedule.name, "tenant": schedule.tenant, "code_says": schedule.edited},
             )
