@@ -19,6 +19,7 @@ from evenbeat.core.checks import check_label, check_name
 from evenbeat.core.options import NEW_SCHEDULE
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.toml_lines import heading_line, key_line
+from evenbeat.triggers.text import CRON_OPTIONS
 
 _MAIN = ("trigger", "task")
 _OTHERS = ("payload", "tenant", "start_at")
@@ -32,8 +33,12 @@ class DeclaredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     fields: dict[str, Any]
-    place: str
-    """Where it was declared, for errors: ``schedules.nightly in …/schedules.toml:7``."""
+    find: Callable[..., str]
+    """Returns the place of a table and a key in it."""
+
+    def place(self, *keys: str) -> str:
+        """Return where it, or a key of it, is declared: ``schedules.nightly in …/schedules.toml:7``."""
+        return self.find(self.name, *keys)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -74,7 +79,7 @@ def read_schedule_file(path: str | os.PathLike[str]) -> ScheduleFile:
         table = ".".join((_TABLES, *keys[:-1]))
         line = key_line(text, table, keys[-1]) if keys else None
         whole = ".".join((_TABLES, *keys))
-        line = line or heading_line(text, whole)
+        line = line or heading_line(text, whole) or heading_line(text, table)
         return f"{whole} in {file}" + ("" if line is None else f":{line}")
 
     for key in document:
@@ -113,15 +118,19 @@ def _declared(name: str, fields: object, place: Callable[..., str]) -> DeclaredS
     known = known_keys()
     for key in fields:
         if key not in known:
-            raise _unknown(
-                f"{place(name, key)} = {shown(fields[key])}", key, known, "an option of a schedule"
-            )
+            at = f"{place(name, key)} = {shown(fields[key])}"
+            refusal = _unknown(at, key, known, "an option of a schedule")
+            if key in CRON_OPTIONS and key != "start":  # start_at is likelier
+                trigger = f"{fields.get('trigger', '0 9 * * *')} {key}={fields[key]}"
+                hint = f'write {key}= in the trigger: "{trigger}"'
+                refusal = InvalidValue(refusal.problem, field=key, value=key, hint=hint)
+            raise refusal
     if "task" not in fields:
         raise InvalidValue(f"{where} has no task", field="task", value=None, hint="add the key task")
     if "trigger" not in fields and "template" not in fields:
         hint = "add the key trigger, or the key template"
         raise InvalidValue(f"{where} has no trigger", field="trigger", value=None, hint=hint)
-    return DeclaredSchedule(name=name, fields=dict(fields), place=where)
+    return DeclaredSchedule(name=name, fields=dict(fields), find=place)
 
 
 def _unknown(where: str, key: str, known: tuple[str, ...], what: str) -> InvalidValue:

@@ -432,6 +432,20 @@ def test_an_edited_schedule_goes_back_to_the_code(dashboard: Dashboard, page: Pa
     expect(action(page, "Back to code")).to_be_hidden()
 
 
+def test_an_edited_schedule_of_a_file_goes_back_to_the_file(
+    dashboard: Dashboard, page: Page, tmp_path: Path
+) -> None:
+    file = tmp_path / "schedules.toml"
+    file.write_text('[schedules.sync]\ntrigger = "every 1h"\ntask = "work"\n')
+    dashboard.app.apply(file=file)
+    dashboard.app.schedules.update("sync", description="by hand")
+    open_schedule(dashboard, page, "sync")
+    expect(page.locator(".schedule-banner")).to_contain_text("it differs from the file: description")
+    action(page, "Back to file").click()
+    page.get_by_role("dialog").get_by_role("button", name="Back to file").click()
+    expect(page.locator(".notices").get_by_text("sync is what the file declares.")).to_be_visible()
+
+
 def test_a_deleted_schedule_has_a_page_that_helps(
     dashboard: Dashboard, page: Page, complaints: Complaints
 ) -> None:

@@ -275,6 +275,22 @@ def test_a_dry_run_lists_the_first_200_ticks_in_order(here: VirtualScheduler) ->
     assert plan.ticks[0].tick > plan.ticks[1].tick
 
 
+def test_the_same_backfill_again_says_since_when_it_exists(here: VirtualScheduler) -> None:
+    made = here.schedules.backfill("hourly", "4h", "0s")
+    dry = here.schedules.backfill("hourly", "4h", "0s", max_concurrent=3, dry_run=True)
+    again = here.schedules.backfill("hourly", "4h", "0s", max_concurrent=3)
+    assert (made.existed_since, dry.existed_since, again.existed_since) == (
+        None,
+        made.created_at,
+        made.created_at,
+    )
+    assert (dry.id, dry.total, again.max_concurrent) == (made.id, 0, 1)
+    assert dry.plan is not None
+    assert not any(tick.is_made for tick in dry.plan.ticks)
+    other = here.schedules.backfill("hourly", "4h", "0s", id="again", dry_run=True)
+    assert (other.existed_since, other.total) == (None, 4)
+
+
 def test_ticks_before_the_horizon_of_the_retention_are_unknown(here: VirtualScheduler) -> None:
     here.travel("3h")
     here.store.put_record(Record(kind="purged", key="before", body=str(round(here.now.timestamp()) * 1000)))
@@ -345,7 +361,7 @@ def test_cancelling_stops_it_as_a_whole(here: VirtualScheduler, jobs: Jobs) -> N
     assert jobs.seen == []
     assert {run.state for run in here.runs.list() if run.cause == "backfill"} == {"cancelled"}
     assert here.backfills.cancel(made.id) == over
-    assert here.schedules.backfill("hourly", *DAY) == over
+    assert here.schedules.backfill("hourly", *DAY) == replace(over, existed_since=made.created_at)
     assert leftovers(here) == []
 
 

@@ -10,6 +10,7 @@ import pytest
 from evenbeat import Scheduler, cron
 from evenbeat.cli import backfill_words
 from evenbeat.cli.progress import bar
+from evenbeat.core.records import Record
 from evenbeat.node.backfills import advance
 from evenbeat.rules import attempts
 from tests.unit import cli_store
@@ -78,6 +79,45 @@ def test_a_backfill_is_made_listed_shown_and_cancelled(app: Scheduler) -> None:
     app.schedules.add("other", "@daily", "t")
     assert answered("backfills", "list", "--schedule", "other") == {"backfills": []}
     assert answered("backfills", "list", "--all-tenants")["backfills"] == [found]
+
+
+def test_the_same_range_again_says_that_nothing_is_added(app: Scheduler) -> None:
+    command = ("schedules", "backfill", "hourly", *RANGE)
+    made = answered(*command)["backfill"]
+    assert made["existed_since"] is None
+    exists = f"backfill {made['id']} of hourly exists since Mon 2026-03-02 08:00 +00:00"
+    dry = printed(*command, "--dry-run", "--newest-first").splitlines()
+    assert dry[:2] == [exists, "would add 0 runs of hourly"]
+    assert "Mon 2026-03-02 00:00 +00:00  queued now  no" in dry
+    assert dry[-1] == "nothing would be added: another --id runs the range again"
+    app.backfills.cancel(made["id"])
+    again = printed(*command, "--newest-first", "--max-concurrent", "3").splitlines()
+    assert again[:3] == [
+        f"{exists}: nothing was added",
+        "its options stay: oldest first, at most 1 at once; another --id runs the range again",
+        f"backfill {made['id']} of hourly: cancelled",
+    ]
+    assert f"{exists}: nothing was added" in run(*command, "--wait").stdout
+    assert "exists" not in printed(*command, "--id", "again")
+
+
+def test_a_dry_run_refuses_an_id_that_another_backfill_has(app: Scheduler) -> None:
+    app.schedules.backfill("hourly", "2026-03-01", "2026-03-02", id="mine")
+    words = failed("schedules", "backfill", "hourly", *RANGE, "--id", "mine", "--dry-run")
+    assert "about other ticks" in words
+
+
+def test_without_missing_runs_it_says_that_there_is_nothing_to_add(app: Scheduler) -> None:
+    app.schedules.backfill("hourly", "2026-03-02T00:00Z", "2026-03-02T04:00Z", max_concurrent=4)
+    work(app)
+    app.store.put_record(Record(kind="purged", key="before", body=str(app.store.now())))
+    command = ("schedules", "backfill", "hourly", *RANGE, "--missing-only")
+    dry = printed(*command, "--dry-run").splitlines()
+    assert dry[0] == "would add 0 runs of hourly"
+    assert dry[-1] == "there is nothing to add: all 4 ticks have a succeeded run"
+    assert not any("may be deleted" in line for line in dry)
+    made = printed(*command).splitlines()
+    assert made[0] == "there is nothing to add: all 4 ticks have a succeeded run"
 
 
 def test_without_backfills_the_list_says_how_to_make_one() -> None:

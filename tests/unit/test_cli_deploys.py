@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from copy import copy
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from evenbeat import Scheduler
+from evenbeat import InvalidValue, Scheduler
 from tests.unit.cli_store import Clock, answered, app, clock, failed, node, printed, run
 
 __all__ = ["app", "clock"]
@@ -114,9 +115,19 @@ def test_drift_and_conflicts_are_shown_with_the_command(app: Scheduler, files: P
     app.schedules.add("report", "@daily", "report")
     shown = printed("plan", code(), code=3)
     assert "! report  conflict (code shop): it was made by hand\n" in shown
-    assert "    to settle it  evenbeat apply --adopt\n" in shown
+    assert f"    to settle it  evenbeat apply --adopt {code()}\n" in shown
     assert "conflict" in printed("apply", code(), "--yes", code=1)
     assert printed("apply", code(), "--yes", "--adopt") == "changed 1\n"
+
+
+def test_a_schedule_of_a_file_is_described_as_such(app: Scheduler, files: Path) -> None:
+    printed("apply", "--file", "schedules.toml", "--yes")
+    assert printed("schedules", "reset", "nightly") == (
+        "nightly is as the file declares it: there is nothing to undo\n"
+    )
+    edited = printed("schedules", "update", "nightly", "--retries", "7")
+    assert "the edit stays until the definition in the file changes\n" in edited
+    assert ", by file\n" in printed("schedules", "show", "nightly")
 
 
 def test_prune_removes_what_the_file_no_longer_declares(app: Scheduler, files: Path) -> None:
@@ -125,6 +136,56 @@ def test_prune_removes_what_the_file_no_longer_declares(app: Scheduler, files: P
     assert "? nightly  orphan" in printed("plan", "--file", "schedules.toml")
     assert "- nightly  remove" in printed("plan", "--file", "schedules.toml", "--prune", code=3)
     assert printed("apply", "--file", "schedules.toml", "--prune", "--yes") == "removed 1\n"
+
+
+def _settling(*args: str, code: int = 0) -> str:
+    """Return the one command that a plan recommends."""
+    (entry,) = (each for each in answered("plan", *args, code=code)["entries"] if each["command"])
+    command: str = entry["command"]
+    return command
+
+
+def test_the_command_that_settles_an_orphan_has_the_options_of_the_plan(app: Scheduler, files: Path) -> None:
+    options = ("--file", "my schedules.toml", "--source", "other", "--tenant", "default")
+    (files / "my schedules.toml").write_text(FILE)
+    printed("apply", code(), *options, "--yes")
+    (files / "my schedules.toml").write_text("")
+    command = _settling(code(), *options)
+    assert command == (
+        f"evenbeat apply --prune {code()} --file 'my schedules.toml' --source other --tenant default"
+    )
+    assert f"to settle it  {command}\n" in printed("plan", code(), *options)
+    assert printed(*shlex.split(command)[1:], "--yes") == "removed 1\n"
+
+
+def test_the_command_names_the_store_that_was_given(app: Scheduler, files: Path) -> None:
+    (files / "evenbeat.toml").write_text('store = "sqlite:///elsewhere.db"\n')
+    options = ("--file", "schedules.toml", "--store", "sqlite:///evenbeat.db")
+    app.schedules.add("nightly", "@daily", "work")
+    adopt = _settling(*options, code=3)
+    assert adopt == "evenbeat apply --adopt --file schedules.toml --store sqlite:///evenbeat.db"
+    (left,) = answered("apply", *options, "--yes", code=1)["left"]
+    assert left["command"] == adopt
+    assert printed(*shlex.split(adopt)[1:], "--yes") == "changed 1\n"
+    app.schedules.update("nightly", retries=7)
+    reset = _settling(*options)
+    assert reset == "evenbeat schedules reset nightly --store sqlite:///evenbeat.db"
+    assert printed(*shlex.split(reset)[1:]).startswith("reset nightly (retries)")
+
+
+def test_a_command_that_takes_no_app_names_its_store(files: Path) -> None:
+    (files / code()).write_text(CODE.replace("evenbeat.db", "other.db"))
+    printed("apply", code(), "--yes")
+    other = ("--store", "sqlite:///other.db")
+    printed("schedules", "update", "report", "--retries", "7", *other)
+    assert _settling(code()) == "evenbeat schedules reset report --store sqlite:///other.db"
+
+
+def test_an_orphan_without_a_label_is_settled_by_its_deletion(files: Path) -> None:
+    (files / "schedules.toml").write_text(FILE.replace('source = "shop"', ""))
+    printed("apply", "--file", "schedules.toml", "--yes")
+    (files / "schedules.toml").write_text("")
+    assert _settling("--file", "schedules.toml") == "evenbeat schedules delete nightly"
 
 
 def test_prune_without_a_label_is_refused(files: Path) -> None:
@@ -159,6 +220,37 @@ def test_the_settings_name_the_app_and_the_file(files: Path) -> None:
 def test_wrong_values_are_refused(files: Path, args: tuple[str, ...], message: str) -> None:
     (files / "wrong.toml").write_text('[schedules.a]\ntrigger = "@daily"\ntaks = "work"\n')
     assert message in failed("plan", *args, code=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            'trigger = "0 9 * * * skip=nix"',
+            'schedules.a.trigger in wrong.toml:3: trigger "0 9 * * * skip=nix"',
+        ),
+        ('trigger = "0 9 * * *"\nretries = "three"', "schedules.a.retries in wrong.toml:4: retries"),
+        ('trigger = "0 9 * *"', 'schedules.a.trigger in wrong.toml:3: trigger "0 9 * *"'),
+        ('trigger = "0 9 * * *"\npayload = { m = 1 }', "schedules.a.payload in wrong.toml:4"),
+        (
+            'trigger = "0 9 * * *"\ntz = "Europe/Berlin"',
+            'is not an option of a schedule; write tz= in the trigger: "0 9 * * * tz=Europe/Berlin"',
+        ),
+        ('trigger = "@daily"\nstart = "2026-05-01"', "did you mean start_at?"),
+    ],
+)
+def test_a_refusal_names_the_schedule_and_the_line(files: Path, line: str, message: str) -> None:
+    (files / "wrong.toml").write_text(f'[schedules.a]\ntask = "work"\n{line}\n')
+    assert message in failed("plan", code(), "--file", "wrong.toml", code=2)
+
+
+def test_an_unknown_calendar_of_the_code_or_of_a_node_names_the_schedule(app: Scheduler, files: Path) -> None:
+    app.declare("nightly", "0 9 * * * skip=nix", "work")
+    words = 'schedule nightly: trigger "0 9 \\* \\* \\* skip=nix": there is no calendar "nix"'
+    with pytest.raises(InvalidValue, match=words):
+        app.plan()
+    with pytest.raises(InvalidValue, match=words):
+        app.declare_tasks()
 
 
 # -- runs move -----------------------------------------------------------------------------------------------

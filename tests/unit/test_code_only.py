@@ -431,6 +431,20 @@ class TestApp:
         finally:
             app.stop()
 
+    def test_a_misspelt_name_is_answered_with_the_nearest(self, store: Breaking) -> None:
+        app = Scheduler(store)
+        app.schedules.add("load", every("1h"), "work")
+        app.schedules.add("load", every("1h"), "work", tenant="acme")
+        schedules = app.schedules
+        words = r'^there is no schedule "loda" of tenant "default"; did you mean load\?$'
+        for call in (schedules.get, schedules.pause, schedules.run_now, schedules.reset):
+            with pytest.raises(ScheduleNotFound, match=words):
+                call("loda")
+        with pytest.raises(ScheduleNotFound, match=words):
+            schedules.backfill("loda", "2h", "0s")
+        with pytest.raises(ScheduleNotFound, match="the code of nodes only"):
+            schedules.get("loda", tenant="other")
+
     def test_without_a_live_node_a_schedule_may_be_in_the_code_only(self, store: Breaking) -> None:
         app = Scheduler(store)
         known = "it may be in the code of nodes only, and no node is alive now"

@@ -42,7 +42,10 @@ def test_a_backfill_lives_through_all_its_verbs(site: Site) -> None:
     assert site.get("backfills") == {"items": []}
     made = site.post(PATH, RANGE, role="operator")
     assert (made["state"], made["active"], made["left"], made["id"]) == ("running", 1, 2, planned["id"])
-    assert site.post(PATH, RANGE)["id"] == made["id"]
+    assert (made["existed_since"], planned["existed_since"]) == (None, None)
+    again, dry = site.post(PATH, RANGE), site.post(PATH, {**RANGE, "dry_run": True})
+    assert (again["id"], again["existed_since"]) == (made["id"], made["created_at"])
+    assert (dry["existed_since"], dry["total"]) == (made["created_at"], 0)
     assert site.get("backfills?schedule=hourly", role="viewer")["items"] == [
         site.get(f"backfills/{made['id']}", role="viewer")
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from evenbeat.app.audit import audited
 from evenbeat.app.session import AppSession
 from evenbeat.core.awaitable import twin
@@ -26,6 +28,7 @@ from evenbeat.rules.backfills import (
     is_same_work,
     read_backfill,
 )
+from evenbeat.stores.base import Store
 
 MOST_OPEN = 100
 """The most backfills of a tenant that are not over."""
@@ -112,7 +115,7 @@ def make_backfill(session: AppSession, tenant: str, key: str, wanted: StoredBack
     The note comes first: a backfill that is written is found by the nodes, also if this process dies.
     """
     store = session.store()
-    present = store.get_record(KIND, tenant, key)
+    present = same_backfill(store, tenant, key, wanted)
     if present is None:
         _refuse_too_many(session, tenant)
         note_open(store, tenant, key, wanted.created_at)
@@ -122,16 +125,26 @@ def make_backfill(session: AppSession, tenant: str, key: str, wanted: StoredBack
         if not store.put_record(backfill_record(tenant, key, wanted, secrets.randbits(53))):
             for entry in entries:
                 store.delete_record(entry.kind, entry.tenant, entry.key, entry.version)
-            present = store.get_record(KIND, tenant, key)
+            present = same_backfill(store, tenant, key, wanted)
         else:
             # Again: a node deletes a note of which it finds no backfill for an hour.
             note_open(store, tenant, key, wanted.created_at)
-    stored = None if present is None else read_backfill(present)
-    if present is not None and (stored is None or not is_same_work(stored, wanted)):
+    stored = present or wanted
+    if not stored.is_over:
+        stored = advance(store, tenant, key, store.now()) or stored
+    view = backfill_view(tenant, key, stored)
+    return view if present is None else replace(view, existed_since=view.created_at)
+
+
+def same_backfill(store: Store, tenant: str, key: str, wanted: StoredBackfill) -> StoredBackfill | None:
+    """Return the backfill that has this id already; ``BackfillExists`` if it is about something else."""
+    record = store.get_record(KIND, tenant, key)
+    if record is None:
+        return None
+    stored = read_backfill(record)
+    if stored is None or not is_same_work(stored, wanted):
         raise BackfillExists(tenant, key, None if stored is None else stored.schedule)
-    if stored is None or not stored.is_over:
-        stored = advance(store, tenant, key, store.now()) or stored or wanted
-    return backfill_view(tenant, key, stored)
+    return stored
 
 
 def _refuse_too_many(session: AppSession, tenant: str) -> None:

@@ -17,7 +17,7 @@ from evenbeat.app.rows import FirstWrite, ScheduleRows
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, ScheduleRecord
 from evenbeat.core.results import Schedule
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.node.settings import NodeSettings
 from evenbeat.rules import changes, definitions
 from evenbeat.rules.dependencies import predecessors
@@ -155,13 +155,16 @@ class Declarations:
 
     def _with_owner(self, wanted: Wanted) -> Schedule:
         """Declare a schedule under the label of its source, and log edits by hand that stay."""
-        schedule = self.declare(wanted.record, wanted.start, run_now=False)
+        try:
+            schedule = self.declare(wanted.record, wanted.start, run_now=False)
+        except InvalidTrigger as error:
+            raise wanted.refusal(error) from None
         stored = owner_text(schedule.managed_by, schedule.source)
         if stored != wanted.record.managed_by:
             schedule = self._moved(wanted.record)
         if schedule.edited:
             _log.warning(
-                "a schedule was edited by hand, and stays so until its definition in the code changes; "
+                "a schedule was edited by hand, and stays so until its declaration changes; "
                 f"to undo the edit: evenbeat schedules reset {schedule.name}",
                 extra={"schedule_id": schedule.name, "tenant": schedule.tenant, "code_says": schedule.edited},
             )

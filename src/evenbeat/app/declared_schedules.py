@@ -35,6 +35,14 @@ class Wanted(NamedTuple):
     record: ScheduleRecord
     start: Instant | None = None
     """``start_at``: used only when the schedule is created."""
+    declared: DeclaredSchedule | None = None
+    """What the file has; None if the code declares it."""
+
+    def refusal(self, error: InvalidTrigger) -> InvalidValue:
+        """Return a refusal of its trigger that names the schedule, and the place in the file."""
+        if self.declared is not None:
+            return _refusal(self.declared, error)
+        return _of_trigger(f"schedule {self.record.name}: trigger", error)
 
 
 class _Kept(NamedTuple):
@@ -146,15 +154,25 @@ class DeclaredSchedules:
         payload, tenant = fields.pop("payload", None), fields.pop("tenant", None)
         try:
             record = new_schedule(self._session, declared.name, trigger, task, payload, tenant, fields)
-            return Wanted(_owned(record, managed_by), start_of(self._session, start, record))
-        except InvalidTrigger as error:
-            problem = f"{declared.place}: trigger {shown(error.text)}: {error.problem}"
-            raise InvalidValue(problem, field="trigger", value=error.text, hint=error.hint) from None
+            return Wanted(_owned(record, managed_by), start_of(self._session, start, record), declared)
         except InvalidValue as error:
-            problem = f"{declared.place}: {error.problem}"
-            raise InvalidValue(problem, field=error.field, value=error.value, hint=error.hint) from None
+            raise _refusal(declared, error) from None
         except EvenbeatError as error:
-            raise InvalidValue(f"{declared.place}: {error}", field=declared.name, value=fields) from None
+            raise InvalidValue(f"{declared.place()}: {error}", field=declared.name, value=fields) from None
+
+
+def _refusal(declared: DeclaredSchedule, error: InvalidValue) -> InvalidValue:
+    """Return the refusal of a value of a file, with its place."""
+    if isinstance(error, InvalidTrigger):
+        keys = ("trigger",) if "trigger" in declared.fields else ()
+        return _of_trigger(f"{declared.place(*keys)}: trigger", error)
+    place = declared.place(error.field) if error.field in declared.fields else declared.place()
+    return InvalidValue(f"{place}: {error.problem}", field=error.field, value=error.value, hint=error.hint)
+
+
+def _of_trigger(what: str, error: InvalidTrigger) -> InvalidValue:
+    problem = f"{what} {shown(error.text)}: {error.problem}"
+    return InvalidValue(problem, field="trigger", value=error.text, hint=error.hint)
 
 
 def _owned(record: ScheduleRecord, managed_by: str) -> ScheduleRecord:
@@ -207,7 +225,7 @@ def read_mapping(schedules: Mapping[str, Mapping[str, Any]], tenant: str | None)
             if each.fields["tenant"] != tenant:
                 other = each.fields["tenant"]
                 raise InvalidValue(
-                    f"{each.place}: tenant {shown(other)} is not {shown(tenant)}, which was asked for",
+                    f"{each.place()}: tenant {shown(other)} is not {shown(tenant)}, which was asked for",
                     field="tenant",
                     value=other,
                     hint="leave it out, or deploy for that tenant",

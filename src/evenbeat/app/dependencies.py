@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from difflib import get_close_matches
-from itertools import islice
 from types import MappingProxyType
 from typing import TypeAlias, get_args
 
+from evenbeat.app.schedule_search import similar_schedules
 from evenbeat.app.session import AppSession
 from evenbeat.core.dependencies import Dependencies, Predecessor, parse_after
 from evenbeat.core.instants import Instant, from_ms
@@ -39,7 +38,6 @@ Key: TypeAlias = tuple[str, str]
 NO_ROWS: Mapping[Key, ScheduleRecord] = MappingProxyType({})
 _TRIES = 50
 _PAGE = 500
-_MOST_NAMES = 10_000
 _MOST_SHOWN = 10
 _STATES: tuple[ScheduleState, ...] = get_args(ScheduleState)
 
@@ -176,8 +174,7 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
 
 
 def _unknown(store: Store, wanted: ScheduleRecord, name: str, *, is_refused: bool = False) -> InvalidValue:
-    rows = islice(every_schedule(store, ScheduleQuery(tenant=wanted.tenant, limit=_PAGE)), _MOST_NAMES)
-    near = get_close_matches(name, [row.name for row in rows if row.name != wanted.name], n=1, cutoff=0.6)
+    near = [each for each in similar_schedules(store, wanted.tenant, name) if each != wanted.name]
     first = f"add {name} before {wanted.name} (with durable=True, if it is in the code only)"
     hint = f"did you mean {near[0]}?" if near else first
     field = "trigger" if is_on_success(wanted) else "after"

@@ -77,6 +77,9 @@ def _command(subject: ScheduleRecord, decision: Decision) -> str:
         return command_line(f"schedules reset {subject.name}", subject.tenant)
     if decision.action == "conflict":
         return "evenbeat apply --adopt"
+    if decision.action == "orphan" and not source_of(subject.managed_by):
+        # Without a label, apply refuses to prune.
+        return command_line(f"schedules delete {subject.name}", subject.tenant)
     if decision.action == "orphan":
         return "evenbeat apply --prune"
     return ""

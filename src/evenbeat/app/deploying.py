@@ -25,7 +25,7 @@ from evenbeat.core.deploys import DONE_BY_APPLY, DeployPlan, DeployResult, PlanE
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import ScheduleRecord, ScheduleState
 from evenbeat.core.results import ChangeWarning
-from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable
+from evenbeat.errors import EvenbeatError, InvalidTrigger, InvalidValue, StoreUnavailable
 from evenbeat.rules import auditing, deploying
 from evenbeat.rules.deploying import Decision
 from evenbeat.rules.firing import Active
@@ -191,8 +191,11 @@ class Deployments:
         return found
 
     def _declared_step(self, wanted: Wanted, row: ScheduleRecord | None, scope: Scope, now: Instant) -> Step:
-        wanted = wanted._replace(record=self._rows.with_calendars(wanted.record))
-        decision = deploying.decide(wanted, row, now, self._active, adopt=scope.adopt)
+        try:
+            wanted = wanted._replace(record=self._rows.with_calendars(wanted.record))
+        except InvalidTrigger as error:
+            raise wanted.refusal(error) from None
+        decision = deploying.decide((wanted.record, wanted.start), row, now, self._active, adopt=scope.adopt)
         return Step(wanted, row, decision, deploying.token_of(decision.action, wanted.record, row))
 
     def _active(self, row: ScheduleRecord) -> tuple[Active, ...]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from difflib import get_close_matches
-from itertools import islice
 
 from msgspec.structs import replace
 
 from evenbeat.app.audit import Audit
 from evenbeat.app.dependencies import dependencies_of, run_before
 from evenbeat.app.limits import read_usage
+from evenbeat.app.schedule_search import similar_schedules
 from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.app.tick_records import TickRecords
 from evenbeat.core.audits import AuditEntry
@@ -43,14 +42,12 @@ from evenbeat.rules.why import (
     why_run,
     why_tick,
 )
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
-from evenbeat.stores.pages import every_schedule
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.triggers import Calendared
 from evenbeat.triggers.zones import read_zone
 
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
 _DAY = timedelta(days=1)
-_PAGE, _MOST_NAMES = 500, 2_000
 _ACTIVE = 500
 # How many entries of the audit are searched for one of a schedule or run, among those of the same name.
 _NAMESAKES = 20
@@ -80,7 +77,7 @@ def explain_schedule(
         planners = [node.key for node in nodes if name in node.code_only]
         if planners and tenant == session.tenant:
             return explanations.code_only(tenant, name, planners, moment)
-        similar = _similar(store, tenant, name)
+        similar = similar_schedules(store, tenant, name)
         return explanations.no_schedule(tenant, name, similar, moment, has_nodes=bool(nodes))
     row = _with_damage(row)
     trigger = readable_trigger(row)
@@ -210,12 +207,6 @@ def _with_damage(row: ScheduleRecord) -> ScheduleRecord:
     except InvalidTrigger as error:
         return replace(row, damage=row.damage or str(error))
     return row
-
-
-def _similar(store: Store, tenant: str, name: str) -> list[str]:
-    """Return names of the tenant's schedules that are like this one. Of other tenants it says nothing."""
-    rows = islice(every_schedule(store, ScheduleQuery(tenant=tenant, limit=_PAGE)), _MOST_NAMES)
-    return get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)
 
 
 def _read(store: Store, facts: TickFacts) -> TickFacts:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from evenbeat.app.audit import audited
 from evenbeat.app.dependencies import by_waiting_successes, link
 from evenbeat.app.quotas import Quotas
+from evenbeat.app.schedule_search import similar_schedules
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.checks import check_name, check_run, is_name
@@ -36,7 +37,8 @@ _TRIES = 50
 _PAGE = 500
 
 IN_CODE = "it is in the code only: durable=True gives it a row"
-NOBODY_KNOWS = "it may be in the code of nodes only, and no node is alive now"
+DID_YOU_MEAN = "did you mean"
+_NOBODY_KNOWS = "it may be in the code of nodes only, and no node is alive now"
 
 Describe: TypeAlias = Callable[[ScheduleRecord | None, Planned], auditing.Change]
 """Returns what a plan changes about a row, for the audit."""
@@ -295,7 +297,10 @@ class ScheduleRows:
         nodes = live_nodes(self.session.store())
         if any(name in node.code_only for node in nodes) and tenant == self.session.tenant:
             return ScheduleNotFound(tenant, name, IN_CODE, is_row=True)
-        return ScheduleNotFound(tenant, name, None if nodes else NOBODY_KNOWS, is_row=not nodes)
+        if near := similar_schedules(self.session.store(), tenant, name):
+            # A misspelt name is likelier than one that only nodes know.
+            return ScheduleNotFound(tenant, name, f"{DID_YOU_MEAN} {' or '.join(near)}?")
+        return ScheduleNotFound(tenant, name, None if nodes else _NOBODY_KNOWS, is_row=not nodes)
 
     def views(self, rows: Sequence[ScheduleRecord]) -> list[Schedule]:
         """Return the rows as users see them, with what other tables know of them."""

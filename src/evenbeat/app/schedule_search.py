@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, TypedDict, get_args
 
 from msgspec.structs import replace
@@ -22,14 +24,16 @@ from evenbeat.rules.schedule_filters import (
     is_late,
     matching,
 )
-from evenbeat.stores.base import ScheduleQuery
-from evenbeat.stores.pages import write_position
+from evenbeat.stores.base import ScheduleQuery, Store
+from evenbeat.stores.pages import every_schedule, write_position
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
 
 MOST_NAMES = 1000
 """How many schedules a filter may name."""
 _PAGE = 500
+# How many names are compared with one that does not exist.
+_COMPARED = 2_000
 
 
 class ScheduleFilter(TypedDict, total=False):
@@ -214,3 +218,9 @@ def read_states(
         return None
     check_one_of("state", state, known)
     return (state,)
+
+
+def similar_schedules(store: Store, tenant: str, name: str) -> list[str]:
+    """Return names of the tenant's schedules that are like this one, the nearest first, at most 3."""
+    rows = islice(every_schedule(store, ScheduleQuery(tenant=tenant, limit=_PAGE)), _COMPARED)
+    return get_close_matches(name, [row.name for row in rows], n=3, cutoff=0.6)

@@ -113,12 +113,14 @@ def _lines(backfill: Backfill, local: LocalTime) -> Iterator[tuple[str, Renderab
 
 def plan_report(backfill: Backfill, plan: BackfillPlan) -> Iterator[RenderableType]:
     """Yield what a dry run prints."""
+    if backfill.existed_since is not None:
+        yield exists_line(backfill)
     yield styled((f"would add {count(backfill.total, 'run')} of {backfill.schedule}", "bold"))
     span = f"{_zoned(backfill.start)} to before {_zoned(backfill.end)}"
     yield f"{count(backfill.ticks, 'tick')} from {span}:"
     for state, number in plan.states.items():
         yield f"  {number:,} {_STATES[state]}"
-    if plan.unknown_before is not None:
+    if plan.unknown_before is not None and backfill.total:
         yield f"history before {_zoned(plan.unknown_before)} may be deleted: such ticks would run again"
     yield ""
     shown = plan.ticks[:_SHOWN]
@@ -132,7 +134,28 @@ def plan_report(backfill: Backfill, plan: BackfillPlan) -> Iterator[RenderableTy
     if backfill.ticks > len(shown):
         yield f"and {backfill.ticks - len(shown):,} more ticks"
     yield ""
-    yield "nothing was added: leave out --dry-run to add them"
+    if backfill.existed_since is not None:
+        yield f"nothing would be added: {AGAIN}"
+    elif not backfill.total:
+        yield nothing_line(backfill)
+    else:
+        yield "nothing was added: leave out --dry-run to add them"
+
+
+AGAIN = "another --id runs the range again"
+
+
+def exists_line(backfill: Backfill) -> str:
+    """Return when the same backfill was made before."""
+    assert backfill.existed_since is not None
+    since = _zoned(backfill.existed_since.replace(microsecond=0))
+    return f"backfill {backfill.id} of {backfill.schedule} exists since {since}"
+
+
+def nothing_line(backfill: Backfill) -> str:
+    """Return why a backfill of missing runs adds none."""
+    those = "its only tick has" if backfill.ticks == 1 else f"all {backfill.ticks:,} ticks have"
+    return f"there is nothing to add: {those} a succeeded run"
 
 
 def _before(tick: BackfillTick) -> str:

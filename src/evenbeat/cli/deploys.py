@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from evenbeat.app.acting import acting_as, this_user
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.output import json_option
 from evenbeat.cli.store_input import find_store, settings_here, store_option, warn_of_other_store
+from evenbeat.config import read_settings
 from evenbeat.core.checks import check_label
+from evenbeat.core.deploys import DeployPlan, DeployResult, PlanEntry
+from evenbeat.stores.urls import without_password
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -86,3 +91,37 @@ def opened_app(app: str | None, file: str | None, store: str | None) -> Iterator
             yield scheduler
     finally:
         scheduler.close()
+
+
+def pasted_plan(plan: DeployPlan, app: Scheduler) -> DeployPlan:
+    """Return the plan with commands that work when they are pasted: with the options of this command."""
+    return replace(plan, entries=tuple(_pasted(entry, app) for entry in plan.entries))
+
+
+def pasted_result(result: DeployResult, app: Scheduler) -> DeployResult:
+    """Return the result with commands that work when they are pasted, as in ``pasted_plan``."""
+    return replace(
+        result,
+        left=tuple(_pasted(entry, app) for entry in result.left),
+        refused=tuple(
+            each if each.entry is None else replace(each, entry=_pasted(each.entry, app))
+            for each in result.refused
+        ),
+    )
+
+
+def _pasted(entry: PlanEntry, app: Scheduler) -> PlanEntry:
+    if not entry.command:
+        return entry
+    given = click.get_current_context().params
+    words: list[str] = []
+    store = None if given["store"] is None else without_password(given["store"])
+    if entry.command.startswith("evenbeat apply"):
+        words += [] if given["app"] is None else [given["app"]]
+        for name in ("file", "source", "tenant"):
+            words += [] if given[name] is None else [f"--{name}", given[name]]
+    elif given["app"] is not None and "://" in app.url:
+        # Other commands don't take APP. A store that the code made itself has no URL.
+        store = None if app.url == read_settings({}).of("store").shown else app.url
+    words += [] if store is None else ["--store", store]
+    return replace(entry, command=" ".join((entry.command, *map(shlex.quote, words))))

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from evenbeat.app.acting import acting_as, this_user
-from evenbeat.app.rows import NOBODY_KNOWS
+from evenbeat.app.rows import DID_YOU_MEAN
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import Failed, warn
 from evenbeat.cli.option_flags import setting_override
@@ -172,10 +172,10 @@ def opened(
         with acting_as(this_user(), "cli"):
             yield app
     except ScheduleNotFound as error:
-        hint = _nearest(app, error.tenant, error.name)
-        if error.hint == NOBODY_KNOWS and hint.startswith("did you mean"):
-            error = ScheduleNotFound(error.tenant, error.name)  # a misspelt name is likelier
-        raise Failed(str(error), hint) from error
+        hint = error.hint or ""
+        if hint.startswith(DID_YOU_MEAN):
+            raise Failed(str(ScheduleNotFound(error.tenant, error.name)), hint) from error
+        raise Failed(str(error), _elsewhere(app, error.tenant, error.name)) from error
     except ScheduleExists as error:
         problem = f'schedule "{error.name}" of tenant "{error.tenant}" exists already'
         show = command_line(f"schedules show {error.name}", error.tenant)
@@ -230,13 +230,10 @@ def _schedules_here(ctx: click.Context) -> list[Schedule]:
         return []
 
 
-def _nearest(app: Scheduler, tenant: str, name: str) -> str:
-    """Return a hint for a name that does not exist: similar names, or the tenant that has it."""
+def _elsewhere(app: Scheduler, tenant: str, name: str) -> str:
+    """Return a hint for a name that is like none of the tenant: the tenant that has it."""
     rows = app.schedules.list(all_tenants=True)
     elsewhere = [row.tenant for row in rows if row.name == name]
-    near = get_close_matches(name, [row.name for row in rows if row.tenant == tenant], n=3, cutoff=0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
     if elsewhere:
         return f"tenant {elsewhere[0]} has one: --tenant {elsewhere[0]}"
     if not any(row.tenant == tenant for row in rows):

@@ -92,6 +92,8 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
     ended_at: datetime | None
     """When the last run had ended; None until then."""
+    existed_since: datetime | None = None
+    """When the same backfill was made before this call, which then adds nothing; None if there was none."""
     plan: BackfillPlan | None = None
     """Of a dry run: what the backfill would do."""
 

@@ -57,7 +57,13 @@ def _zone(stored: StoredBackfill) -> tzinfo:
         return UTC
 
 
-def dry_run_view(tenant: str, key: str, stored: StoredBackfill, plan: BackfillPlan) -> Backfill:
-    """Return the result of a dry run: the backfill that was not made, and what it would do."""
+def dry_run_view(
+    tenant: str, key: str, stored: StoredBackfill, plan: BackfillPlan, present: StoredBackfill | None
+) -> Backfill:
+    """Return the result of a dry run: the backfill that was not made, and what it would do.
+
+    ``present`` is the same backfill, if it was made before.
+    """
     view = backfill_view(tenant, key, stored)
-    return replace(view, state="dry_run", created_at=None, plan=plan)
+    since = None if present is None else from_ms(present.created_at, _zone(stored))
+    return replace(view, state="dry_run", created_at=None, existed_since=since, plan=plan)

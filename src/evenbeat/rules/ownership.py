@@ -29,6 +29,11 @@ def kind_of(managed_by: str) -> str:
     return managed_by.partition(":")[0]
 
 
+def declared_in(managed_by: str) -> SourceKind:
+    """Return where the declaration of a declared schedule is."""
+    return "file" if kind_of(managed_by) == "file" else "code"
+
+
 def source_of(managed_by: str) -> str:
     """Return the label of the app or file; empty if it has none."""
     return managed_by.partition(":")[2]

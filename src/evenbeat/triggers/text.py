@@ -23,7 +23,7 @@ from evenbeat.triggers.on_success import OnSuccess, on_success_of
 _EVERY_CALL = re.compile(r'every\("([^"]*)"\)')
 _OPTION = re.compile(r"[^\s=]*=\S*")
 _CALENDAR_OPTIONS = ("skip", "only", "move")
-_CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until", *_CALENDAR_OPTIONS)
+CRON_OPTIONS = ("tz", "gap", "repeat", "days", "start", "until", *_CALENDAR_OPTIONS)
 _EVERY_OPTIONS = ("start", "until", *_CALENDAR_OPTIONS)
 _AT_OPTIONS = ("tz",)
 
@@ -79,7 +79,7 @@ def _parse(text: str) -> Cron | Every | At | Calendared | OnSuccess:
         return found
     if kind == "on":
         return _on_success(text, words)
-    return cron(rule, **_options(text, _CRON_OPTIONS))
+    return cron(rule, **_options(text, CRON_OPTIONS))
 
 
 def _on_success(text: str, words: list[str]) -> OnSuccess:

@@ -140,6 +140,7 @@ export interface Backfill {
   created_at: string | null;
   created_by: string;
   ended_at: string | null;
+  existed_since: string | null;
   plan: BackfillPlan | null;
   payload_text: string | null;
 }

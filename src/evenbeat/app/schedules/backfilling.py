@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evenbeat.app.acting import current_actor
 from evenbeat.app.backfill_plans import PastTicks
-from evenbeat.app.backfills import make_backfill
+from evenbeat.app.backfills import make_backfill, same_backfill
 from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.awaitable import twin
 from evenbeat.core.backfills import MOST_CONCURRENT, MOST_TICKS, Backfill, BackfillOrder
@@ -49,8 +49,9 @@ class BackfillCalls(ScheduleCalls):
         time, at most ``max_concurrent`` of them outstanding.
 
         Ticks follow the present trigger, also before the schedule existed. With ``missing_only``, a tick that
-        has a succeeded run gets none. The same ticks again add nothing, and return the same backfill; give
-        an ``id`` of your own to run a range again. ``dry_run`` only says what it would do, in ``plan``.
+        has a succeeded run gets none. The same ticks again add nothing, and return the same backfill, with
+        ``existed_since``, whatever the other options; give an ``id`` of your own to run a range again.
+        ``dry_run`` only says what it would do, in ``plan``.
 
         A duration counts back from now; a text without an offset is a time in the trigger's zone.
         ``InvalidValue`` for a range without ticks, with more than 100,000, or with an end to come.
@@ -76,12 +77,15 @@ class BackfillCalls(ScheduleCalls):
         key = default_id(row, wanted) if id is None else _checked_id(id)
         if dry_run or missing_only:
             past = PastTicks(self._session.store(), row, wanted)
+            present = same_backfill(self._session.store(), owner, key, wanted) if dry_run else None
             skipped = past.succeeded if missing_only else frozenset[Instant]()
+            if present is not None:
+                skipped = frozenset(past.ticks)
             wanted = replace(
                 wanted, total=wanted.ticks - len(skipped), skips=write_skips(past.ticks, skipped)
             )
             if dry_run:
-                return dry_run_view(owner, key, wanted, past.plan(order, skipped))
+                return dry_run_view(owner, key, wanted, past.plan(order, skipped), present)
         return make_backfill(self._session, owner, key, wanted)
 
     abackfill = twin(backfill)

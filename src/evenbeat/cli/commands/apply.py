@@ -7,7 +7,7 @@ import sys
 import click
 
 from evenbeat.cli.deploy_words import counts_words, plan_words, result_words
-from evenbeat.cli.deploys import deploy_options, opened_app
+from evenbeat.cli.deploys import deploy_options, opened_app, pasted_plan, pasted_result
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, show_before_asking
@@ -41,8 +41,9 @@ def command(
         plan = scheduler.plan(file=file, source=source, prune=prune, adopt=adopt, tenant=tenant)
         local = LocalTime.at(scheduler.store.now())
         if plan.to_do and not yes:
-            _ask(plan, local, as_json=as_json)
+            _ask(pasted_plan(plan, scheduler), local, as_json=as_json)
         result = scheduler.apply(plan, file=file, source=source, prune=prune, adopt=adopt, tenant=tenant)
+        result = pasted_result(result, scheduler)
     answer(json_form(result), lambda: result_words(result, local), as_json=as_json)
     has_conflict = any(entry.action == "conflict" for entry in result.left)
     return ExitCode.FAILED if result.refused or has_conflict else ExitCode.OK

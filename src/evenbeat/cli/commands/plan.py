@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evenbeat.cli.deploy_words import plan_words
-from evenbeat.cli.deploys import deploy_options, opened_app
+from evenbeat.cli.deploys import deploy_options, opened_app, pasted_plan
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer
@@ -42,6 +42,7 @@ def command(
     """
     with opened_app(app, file, store) as scheduler:
         plan = scheduler.plan(file=file, source=source, prune=prune, adopt=adopt, tenant=tenant)
+        plan = pasted_plan(plan, scheduler)
         local = LocalTime.at(scheduler.store.now())
 
     def people() -> Iterator[RenderableType]:

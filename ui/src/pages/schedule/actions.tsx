@@ -8,6 +8,7 @@ import { href } from "../../state/route";
 import { useMay } from "../../state/session";
 import { BackfillDialog } from "./backfill_dialog";
 import { DeleteDialog, PauseDialog, RescheduleDialog, ResetDialog, ResumeDialog, RunDialog } from "./dialogs";
+import { placeOf } from "./sentences";
 
 export interface DialogOfSchedule {
   schedule: Schedule;
@@ -52,7 +53,7 @@ export function Actions({ schedule, onChange }: { schedule: Schedule; onChange: 
           Edit
         </a>
       )}
-      {mayChange && Object.keys(schedule.edited).length > 0 && button("reset", "Back to code")}
+      {mayChange && Object.keys(schedule.edited).length > 0 && button("reset", `Back to ${placeOf(schedule)}`)}
       {mayChange && button("delete", "Delete", "danger")}
       {OpenDialog && <OpenDialog schedule={schedule} onChange={onChange} onClose={() => setOpen(null)} />}
     </>

@@ -51,7 +51,8 @@ export function BackfillDialog({ schedule, onChange, onClose }: DialogOfSchedule
       setLook(found);
       return;
     }
-    notify(`The backfill ${found.id} adds ${counted(found.total, "run")} of ${name}.`);
+    const isNew = found.existed_since === null;
+    notify(isNew ? `The backfill ${found.id} adds ${counted(found.total, "run")} of ${name}.` : `The backfill ${found.id} exists: nothing was added.`);
     onChange();
     onClose();
   });
@@ -97,7 +98,7 @@ export function BackfillDialog({ schedule, onChange, onClose }: DialogOfSchedule
 }
 
 function Look({ backfill, zone }: { backfill: Backfill; zone: string }) {
-  const { plan, tenant, ticks, total } = backfill;
+  const { existed_since, id, plan, tenant, ticks, total } = backfill;
   if (plan === null) return null;
   const columns: Column<BackfillTick>[] = [
     { title: "Tick", kind: "main", cell: ({ tick }) => <Time at={tick} zone={zone} form="short" /> },
@@ -109,10 +110,16 @@ function Look({ backfill, zone }: { backfill: Backfill; zone: string }) {
     <div role="status" class="stack">
       <p>
         <strong>
-          {counted(ticks, "tick")}: {statesText(plan)}. {total === 0 ? "No run is missing." : `${counted(total, "run")} would be added.`}
+          {counted(ticks, "tick")}: {statesText(plan)}. {existed_since === null && (total === 0 ? "No run is missing." : `${counted(total, "run")} would be added.`)}
         </strong>
       </p>
-      {plan.unknown_before !== null && (
+      {existed_since !== null && (
+        <p>
+          The same <a href={href(["backfills"])}>backfill {id}</a> exists since <Time at={existed_since} zone={zone} form="short" />: nothing would be added.
+          To run the range again, give it an id of its own: <code>evenbeat schedules backfill --id</code>.
+        </p>
+      )}
+      {plan.unknown_before !== null && total > 0 && (
         <p>
           History before <Time at={plan.unknown_before} zone={zone} form="short" /> may be deleted: such ticks would run again.
         </p>

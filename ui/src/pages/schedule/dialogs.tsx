@@ -22,7 +22,7 @@ import { changesOf } from "./changes";
 import { payloadProblem } from "./payload";
 import { payloadText } from "./head";
 import { timeProblem } from "./pause_end";
-import { asSentence, RESUMES, waitText } from "./sentences";
+import { asSentence, placeOf, RESUMES, waitText } from "./sentences";
 import { PAUSE_WARNING, UntilFields, useUntil } from "./until";
 
 /** An action that compares the revision which the user saw when the dialog was opened. */
@@ -165,13 +165,14 @@ export function RescheduleDialog(props: DialogOfSchedule) {
 export function ResetDialog(props: DialogOfSchedule) {
   const { schedule, onClose } = props;
   const { tenant, name, edited, timezone } = schedule;
+  const its = placeOf(schedule);
   const action = useChange(props, async (headers) => {
     await call("POST /schedules/{name}/reset", { path: { name }, query: { tenant }, headers });
-    return `${name} is what the code declares.`;
+    return `${name} is what the ${its} declares.`;
   });
   const present = Object.fromEntries(Object.keys(edited).map((field) => [field, (schedule as unknown as Record<string, unknown>)[field]]));
   return (
-    <ActionDialog title={`Take ${name} back to the code`} verb="Back to code" onClose={onClose} {...shown(action)}>
+    <ActionDialog title={`Take ${name} back to the ${its}`} verb={`Back to ${its}`} onClose={onClose} {...shown(action)}>
       <p>The edits by hand are undone. A pause stays, and no tick fires from this change.</p>
       <ul class="change-list">
         {changesOf(present, edited).map((change) => (
@@ -200,7 +201,7 @@ export function DeleteDialog(props: DialogOfSchedule) {
       </p>
       <p>This stays: its runs and their history, and the audit. Runs that are queued or running go on.</p>
       {linked.value !== undefined && linked.value.followers.length > 0 && <p class="warning">{waitText(linked.value.followers)}</p>}
-      {declared && <p class="muted">The code declares this schedule: the next start of the app creates it again, unless it is removed there.</p>}
+      {declared && <p class="muted">The {placeOf(schedule)} declares this schedule: the next start of the app creates it again, unless it is removed there.</p>}
     </ActionDialog>
   );
 }

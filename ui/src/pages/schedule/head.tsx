@@ -15,7 +15,7 @@ import { useZone } from "../../time/zone";
 import { type FieldName, LABELS } from "../schedules/form";
 import { useReloadOnChange } from "./about";
 import { Remedy } from "./remedy";
-import { actorText, asSentence, endedText, isBlocked, managedByText } from "./sentences";
+import { actorText, asSentence, endedText, isBlocked, managedByText, placeOf } from "./sentences";
 
 export function Head({ schedule }: { schedule: Schedule }) {
   const { tenant, task, trigger, words, timezone: zone, tags, stats } = schedule;
@@ -165,7 +165,7 @@ export function Banners({ schedule }: { schedule: Schedule }) {
       )}
       {Object.keys(schedule.edited).length > 0 && (
         <p class="schedule-banner">
-          Edited by hand, so it differs from the code: {fieldsOf(schedule.edited).join(", ")}. “Back to code” undoes the edits.
+          Edited by hand, so it differs from the {placeOf(schedule)}: {fieldsOf(schedule.edited).join(", ")}. “Back to {placeOf(schedule)}” undoes the edits.
         </p>
       )}
     </>

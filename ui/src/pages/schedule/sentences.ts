@@ -274,3 +274,6 @@ export const RESUMES: [value: "skip" | "catch-up", words: string][] = [
   ["skip", "Skip the missed ticks"],
   ["catch-up", "Catch up on them"],
 ];
+
+/** Return where the declaration of a declared schedule is. */
+export const placeOf = ({ managed_by }: Pick<Schedule, "managed_by">): "code" | "file" => (managed_by === "file" ? "file" : "code");

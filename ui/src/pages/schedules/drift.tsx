@@ -8,6 +8,7 @@ import { Button } from "../../parts/button";
 import { ActionDialog } from "../../parts/dialog";
 import { notify } from "../../parts/notice";
 import { useMay } from "../../state/session";
+import { placeOf } from "../schedule/sentences";
 import { type OptionChange, OptionChanges, TickComparison } from "./compare";
 import { durationIn, payloadText } from "./form";
 
@@ -36,7 +37,8 @@ export function CodeNotice({ schedule, onReset }: { schedule: Schedule; onReset:
   const [isAsking, setAsking] = useState(false);
   const isAdmin = useMay("admin");
   const drift = driftOf(schedule);
-  const [owner, its] = schedule.managed_by === "file" ? ["A file", "file"] : ["Code", "code"];
+  const its = placeOf(schedule);
+  const owner = its === "file" ? "A file" : "Code";
   if (!schedule.declared) return null;
   return (
     <section class="card notice" aria-label={`${owner} declares this schedule`}>
@@ -46,10 +48,10 @@ export function CodeNotice({ schedule, onReset }: { schedule: Schedule; onReset:
       </p>
       {drift.length > 0 && (
         <>
-          <OptionChanges changes={drift} before="Edited to" after="In the code" />
+          <OptionChanges changes={drift} before="Edited to" after={`In the ${its}`} />
           {isAdmin && (
             <div>
-              <Button onClick={() => setAsking(true)}>Back to code …</Button>
+              <Button onClick={() => setAsking(true)}>Back to {its} …</Button>
             </div>
           )}
         </>
@@ -68,16 +70,17 @@ interface ResetProps {
 
 function ResetDialog({ schedule, drift, onReset, onClose }: ResetProps) {
   const { name, tenant, revision } = schedule;
+  const its = placeOf(schedule);
   const reset = useAction(async () => {
     await call("POST /schedules/{name}/reset", { path: { name }, query: { tenant }, headers: ifRevision(revision) });
-    notify(`${name} is as the code declares it.`);
+    notify(`${name} is as the ${its} declares it.`);
     onReset();
     onClose();
   });
   const trigger = schedule.edited["trigger"];
   return (
-    <ActionDialog title={`Take ${name} back to the code?`} verb="Back to code" isBusy={reset.isBusy} error={reset.error} onSubmit={() => void reset.run()} onClose={onClose} wide>
-      <OptionChanges changes={drift} before="Now" after="As the code declares it" />
+    <ActionDialog title={`Take ${name} back to the ${its}?`} verb={`Back to ${its}`} isBusy={reset.isBusy} error={reset.error} onSubmit={() => void reset.run()} onClose={onClose} wide>
+      <OptionChanges changes={drift} before="Now" after={`As the ${its} declares it`} />
       {typeof trigger === "string" ? <TickComparison schedule={schedule} trigger={trigger} /> : <p>All ticks stay where they are.</p>}
       <p>
         <strong>No tick fires from this edit.</strong>

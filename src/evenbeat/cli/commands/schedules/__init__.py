@@ -16,7 +16,7 @@ command = lazy_group(
             f"{_HERE}.pause", "Pause a schedule until it is resumed, or until a time; or all that match."
         ),
         "resume": Lazy(f"{_HERE}.resume", "Resume a paused schedule; or all that match."),
-        "reset": Lazy(f"{_HERE}.reset", "Undo edits by hand: the schedule becomes what the code declares."),
+        "reset": Lazy(f"{_HERE}.reset", "Undo edits by hand: the schedule becomes what is declared."),
         "run": Lazy(f"{_HERE}.run", "Run a schedule's task now; or those of all that match."),
         "backfill": Lazy(f"{_HERE}.backfill", "Add a run for each tick of a past range."),
         "reschedule": Lazy(f"{_HERE}.reschedule", "Move the next run of a schedule, and only that one."),

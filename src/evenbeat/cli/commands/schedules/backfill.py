@@ -6,8 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
-from evenbeat.cli.backfill_words import follow, plan_report, progress_line, wait_option
+from evenbeat.cli.backfill_words import (
+    AGAIN,
+    exists_line,
+    follow,
+    nothing_line,
+    plan_report,
+    progress_line,
+    wait_option,
+)
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
@@ -58,7 +67,8 @@ def command(
     """Add a run for each tick of a past range.
 
     TIME is a date, a date and time (in the trigger's zone unless it has an offset), or how long ago: 7d.
-    Nodes add the runs a few at a time. The same command again adds nothing, and shows the same backfill.
+    Nodes add the runs a few at a time. The same range again adds nothing, and shows the
+    backfill that exists, unless it gets an --id of its own.
 
     With --wait, the exit code is 1 if a run failed, or if the backfill was cancelled.
     """
@@ -72,7 +82,7 @@ def command(
             **options,
         )
         if wait and made.plan is None:
-            made = follow(app, made)
+            made = replace(follow(app, made), existed_since=made.existed_since)
     answer({"backfill": json_form(made)}, lambda: _report(made), as_json=as_json)
     is_bad = made.failed > 0 or made.state == "cancelled"
     return ExitCode.FAILED if wait and is_bad else None
@@ -82,6 +92,11 @@ def _report(made: Backfill) -> Iterator[RenderableType]:
     if made.plan is not None:
         yield from plan_report(made, made.plan)
         return
+    if made.existed_since is not None:
+        yield f"{exists_line(made)}: nothing was added"
+        yield f"its options stay: {made.order} first, at most {made.max_concurrent:,} at once; {AGAIN}"
+    elif not made.total:
+        yield nothing_line(made)
     yield f"backfill {made.id} of {made.schedule}: {made.state}"
     yield progress_line(made)
     if not made.is_over:

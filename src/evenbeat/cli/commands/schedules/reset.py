@@ -10,6 +10,7 @@ from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.json_form import json_form
+from evenbeat.rules.ownership import declared_in
 
 
 @click.command("reset")
@@ -17,7 +18,7 @@ from evenbeat.core.json_form import json_form
 @store_options
 @json_option
 def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Undo edits by hand: the schedule becomes what the code declares."""
+    """Undo edits by hand: the schedule becomes what is declared."""
     with opened(store, tenant) as app:
         edited = sorted(app.schedules.get(name).edited)
         schedule = app.schedules.reset(name)
@@ -25,7 +26,8 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
 
     def people() -> Iterator[str]:
         if not edited:
-            yield f"{name} is as the code declares it: there is nothing to undo"
+            place = declared_in(schedule.managed_by)
+            yield f"{name} is as the {place} declares it: there is nothing to undo"
             return
         yield f"reset {name} ({', '.join(edited)})"
         if schedule.next_run is not None and not schedule.paused:

@@ -24,6 +24,7 @@ from evenbeat.core.json_form import json_form
 from evenbeat.core.records import CatchUp, Execution
 from evenbeat.core.results import RecentRun, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.observe.phrases import count, measured
+from evenbeat.rules.ownership import declared_in
 from evenbeat.triggers import Cron
 from evenbeat.triggers.zones import read_zone
 
@@ -142,12 +143,12 @@ def _definition(schedule: Schedule, local: LocalTime) -> Iterator[tuple[str, Ren
         yield "template", f"{schedule.template}; inherits {inherited}"
     if schedule.edited:
         declared = ", ".join(f"{name} {_as_code(value)}" for name, value in schedule.edited.items())
-        where = "the file" if schedule.managed_by == "file" else "the code"
-        yield "edited", f"by hand; {where} declares {printable(declared)}"
+        yield "edited", f"by hand; the {declared_in(schedule.managed_by)} declares {printable(declared)}"
         yield "", f"to undo the edit: evenbeat schedules reset {schedule.name}"
     if schedule.managed_by != "api":
         yield "declared", f"by the {schedule.managed_by}" + (f" of {schedule.source}" * bool(schedule.source))
-    made = f"{local.full(schedule.created_at)}, by {'code' if schedule.declared else 'hand'}"
+    maker = declared_in(schedule.managed_by) if schedule.declared else "hand"
+    made = f"{local.full(schedule.created_at)}, by {maker}"
     yield "created", made if schedule.tenant == "default" else f"{made}, for tenant {schedule.tenant}"
 
 

@@ -31,6 +31,7 @@ from evenbeat.core.json_form import json_form
 from evenbeat.core.options import SCHEDULE
 from evenbeat.core.results import Schedule
 from evenbeat.observe.phrases import command_line
+from evenbeat.rules.ownership import declared_in
 from evenbeat.triggers import Cron, parse_trigger
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def command(
         yield from differences
         yield from _zone_change(before, after)
         if after.edited:
-            yield "the edit stays until the definition in the code changes"
+            yield f"the edit stays until the definition in the {declared_in(after.managed_by)} changes"
             yield f"to undo it: {command_line(f'schedules reset {name}', after.tenant)}"
         if after.paused:
             yield f"it is paused: {command_line(f'schedules resume {name}', after.tenant)}"
