@@ -85,10 +85,14 @@ def test_the_form_of_a_calendar_shows_what_would_change(dashboard: Dashboard, pa
     dialog.get_by_role("button", name="What would change").click()
     expect(dialog.get_by_role("status")).to_contain_text("1 schedule would be planned anew:")
     expect(dialog.get_by_role("status")).to_contain_text(re.compile("report: next .* → none"))
+    expect(dialog.get_by_role("status")).to_contain_text("report would have no tick any more")
     assert_accessible(page)
     assert app.calendars.get("off").weekly == ()
     dialog.get_by_label("Weekly windows").fill("sun")
     expect(dialog.get_by_role("status")).to_have_count(0)
+    dialog.get_by_label("Weekly windows").fill("mon-sun")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("report has no tick any more")).to_be_visible()
 
 
 def test_the_page_of_a_schedule_names_its_calendars_and_what_they_remove(

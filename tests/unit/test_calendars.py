@@ -414,6 +414,46 @@ def test_the_doctor_warns_before_a_calendar_ends(app: VirtualScheduler) -> None:
     assert warnings(NOON) == ["calendar off is gone: schedule beat goes on with its copy"]
 
 
+def test_a_calendar_that_leaves_schedules_no_tick_is_named_wherever_one_looks(app: VirtualScheduler) -> None:
+    app.calendars.set("hours", weekly=["mon-fri"])
+    app.schedules.add("beat", every("10m", only="hours"), "work")
+    app.schedules.add("other", cron("0 9 * * *", only="hours"), "work")
+    app.schedules.add("ends", every("10m", until=NOON + DAY, only="hours"), "work")
+    assert app.calendars.set("hours", weekly=["mon-sun"]).warnings == ()
+    tried = app.calendars.set("hours", days=["2020-01-01"], dry_run=True)
+    app.travel(2 * DAY)
+    made = app.calendars.set("hours", days=["2020-01-01"])
+    (would,), (warning,) = tried.warnings, made.warnings
+    assert would.problem == "beat, ends, other would have no tick any more: the calendar hours leaves none"
+    assert warning.problem == "beat, other have no tick any more: the calendar hours leaves none"
+    assert warning.hint == (
+        "change what hours contains, or the trigger: evenbeat schedules update beat --trigger …"
+    )
+    # The same content again changes nothing, and they still have no tick.
+    for again in (
+        app.calendars.set("hours", days=["2020-01-01"]),
+        app.calendars.set("hours", days=["2020-01-01"], dry_run=True),
+    ):
+        assert again.replanned == 0
+        assert again.warnings[0].problem.startswith("beat, other ")
+    why = app.schedules.why("beat")
+    assert why.verdict == "finished"
+    assert why.sentence.endswith("has no tick to come: the calendar hours leaves none")
+    assert why.remedy is not None
+    assert why.remedy.endswith("gives it a tick: evenbeat calendars show hours")
+    assert "leaves none" not in app.schedules.why("ends").sentence
+    rows = [row(app), row(app, "ends"), row(app, "other")]
+    (finding,) = calendar_findings(app.store, rows, app.store.now())
+    assert (finding.level, finding.message) == (
+        "warn",
+        "2 schedules have no tick to come: calendars leave none",
+    )
+    assert finding.details == ("beat: hours", "other: hours")
+    app.calendars.set("hours", weekly=["mon-fri"])
+    assert row(app).state == "active"
+    assert list(calendar_findings(app.store, [row(app)], app.store.now())) == []
+
+
 def test_calendars_cost_a_schedule_without_them_nothing() -> None:
     planned = changes.create(ScheduleRecord(name="a", task="t", trigger="0 9 * * *"), to_ms(NOON))
     assert planned.schedule.calendars == ""

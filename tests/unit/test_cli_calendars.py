@@ -76,3 +76,11 @@ def test_a_schedule_shows_its_calendars_and_what_they_remove_next(app: Scheduler
     assert "calendars  skip off" in shown
     assert "2 ticks from Sat" in shown
     assert answered("schedules", "show", "beat")["calendars"]["skip"] == ["off"]
+
+
+def test_a_change_that_stops_a_schedule_is_a_warning(app: Scheduler) -> None:
+    app.calendars.set("hours", weekly=["mon-fri"])
+    app.schedules.add("beat", "every 10m only=hours", "charge")
+    words = ("calendars", "set", "hours", "--day", "2020-01-01")
+    assert "warning: beat would have no tick any more" in printed(*words, "--dry-run")
+    assert "warning: beat has no tick any more: the calendar hours leaves none; change" in printed(*words)

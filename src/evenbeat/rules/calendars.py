@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger
-from evenbeat.rules.ticks import own_trigger, tick_run_id
+from evenbeat.rules.ticks import own_trigger, readable_trigger, tick_run_id
 from evenbeat.triggers import Calendared, Every, Trigger, parse_trigger
 from evenbeat.triggers.calendar_copies import read_copies, with_earlier
 from evenbeat.triggers.calendar_moves import REACH
@@ -195,6 +195,17 @@ def contents(copies: str) -> str:
 def bare_trigger(trigger: Trigger) -> Trigger:
     """Return a trigger without its calendars."""
     return trigger.bare if isinstance(trigger, Calendared) else trigger
+
+
+def stopped_by(schedule: ScheduleRecord, now: Instant) -> tuple[str, ...]:
+    """Return the calendars that leave a schedule no tick to come, although its bare trigger has some; none if
+    it has a tick, or if it ended for another reason."""
+    if not schedule.calendars or schedule.next_tick is not None or readable_trigger(schedule) is None:
+        return ()
+    trigger = own_trigger(schedule)
+    if not isinstance(trigger, Calendared) or trigger.bare.next_ms(max(now, schedule.anchor)) is None:
+        return ()
+    return trigger.names
 
 
 def check_ticks(schedule: ScheduleRecord, tick: Instant | None) -> None:

@@ -248,6 +248,7 @@ export interface Calendar {
   templates: string[];
   replanned: number;
   effects: CalendarEffect[];
+  warnings: ChangeWarning[];
 }
 
 export interface CalendarDay {

@@ -24,7 +24,8 @@ export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDi
   const [form, setForm] = useState<CalendarForm>(calendar === null ? FIRST : formOf(calendar));
   const set = useAction(async () => {
     const made = await call("POST /calendars/{name}", { path: { name: form.name.trim() }, query: { tenant }, body: wantedOf(form) });
-    onDone(`Set ${made.name}; ${counted(made.replanned, "schedule")} planned anew.`);
+    const warnings = made.warnings.map(({ problem, hint }) => `${problem}${hint === null ? "" : ` (${hint})`}`);
+    onDone([`Set ${made.name}; ${counted(made.replanned, "schedule")} planned anew.`, ...warnings.map((text) => `Warning: ${text}.`)].join(" "));
   });
   const [effects, setEffects] = useState<Calendar | null>(null);
   const look = useAction(async () => {
@@ -88,6 +89,12 @@ function Effects({ calendar }: { calendar: Calendar }) {
         ))}
       </ul>
       {more > 0 && <p class="muted">and {more} more</p>}
+      {calendar.warnings.map(({ problem, hint }) => (
+        <p key={problem} class="warning whole-text">
+          {problem}
+          {hint !== null && ` (${hint})`}
+        </p>
+      ))}
     </div>
   );
 }

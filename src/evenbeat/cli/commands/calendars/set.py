@@ -11,7 +11,7 @@ import click
 from evenbeat.cli.calendar_input import users_of
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import printable
+from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.calendars import LONGEST_ICS
 from evenbeat.core.json_form import json_form
@@ -82,6 +82,7 @@ def command(
             yield f"{count(made.replanned, 'schedule')} {'would be ' if dry_run else ''}planned anew"
         for effect in made.effects:
             yield f"  {effect.schedule}: next {_ticks(effect.before)} → {_ticks(effect.after)}"
+        yield from warning_lines(made.warnings)
 
     answer({"calendar": json_form(made)}, people, as_json=as_json)
 
