@@ -650,3 +650,17 @@ def test_a_schedule_says_what_its_calendars_remove_next(app: VirtualScheduler) -
     (moved,) = app.schedules.calendars("moving").removed
     assert (moved.first, moved.moved_to) == (NOON + 2.875 * DAY, NOON + 3.875 * DAY)
     assert (app.schedules.calendars("bare").skip, app.schedules.calendars("bare").removed) == ((), ())
+
+
+def test_ticks_that_different_calendars_remove_are_named_apart(app: VirtualScheduler) -> None:
+    app.calendars.set("plant", days=["2026-11-25", "2026-12-28..2027-02-28"])
+    app.calendars.set("us", days=["2026-11-26..2026-11-27", "2026-12-29"])
+    app.schedules.add("beat", "0 9 * * * skip=plant,us", "work")
+    found = app.schedules.calendars("beat").removed
+    assert [(f"{each.first:%m-%d}", f"{each.last:%m-%d}", each.count, each.calendars) for each in found] == [
+        ("11-25", "11-25", 1, ("plant",)),
+        ("11-26", "11-27", 2, ("us",)),
+        ("12-28", "12-28", 1, ("plant",)),
+        ("12-29", "12-29", 1, ("plant", "us")),
+        ("12-30", "02-28", 61, ("plant",)),
+    ]

@@ -110,10 +110,10 @@ def calendars_of(store: Store, row: ScheduleRecord) -> ScheduleCalendars:
                 first=from_ms(gone.first, trigger.tzinfo),
                 last=from_ms(gone.last, trigger.tzinfo),
                 count=gone.count,
-                calendars=trigger.refusing(gone.first),
+                calendars=names,
                 moved_to=None if gone.moved_to is None else from_ms(gone.moved_to, trigger.tzinfo),
             )
-            for gone in found
+            for gone, names in found
         ),
     )
 

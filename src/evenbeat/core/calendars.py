@@ -73,7 +73,7 @@ class RemovedTicks(msgspec.Struct, frozen=True, kw_only=True):
     last: datetime
     count: int
     calendars: tuple[str, ...]
-    """Those that refuse the first of them."""
+    """Those that refuse each of them."""
     moved_to: datetime | None
     """When they run instead; None if they are left out."""
 

@@ -7,9 +7,10 @@ passes them, or the ticks to which they moved: no later change of the calendar c
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
@@ -99,26 +100,41 @@ def _row(schedule: ScheduleRecord, gone: Removed, fired: Collection[Instant], no
     )
 
 
-def coming_removed(trigger: Calendared, after: Instant, most: int) -> list[Removed]:
+class Refused(NamedTuple):
+    """Ticks that calendars removed, and which ones refuse all of them."""
+
+    ticks: Removed
+    calendars: tuple[str, ...]
+
+
+def coming_removed(trigger: Calendared, after: Instant, most: int) -> list[Refused]:
     """Return the next ticks after an instant that calendars remove or move: at most so many ranges, within a
-    year."""
-    found: list[Removed] = []
+    year. Ticks that different calendars refuse are different ranges."""
+    found: list[Refused] = []
     end = after + _YEAR
-    while after < end and len(found) < most:
+    while after < end:
         # In parts: most calendars remove something soon.
         until = min(end, after + _PART)
         for gone in trigger.removed_ms(after + 1, until + 1):
-            previous = found[-1] if found else None
-            if previous and previous.moved_to == gone.moved_to and _follows(trigger, previous, gone):
-                found[-1] = Removed(previous.first, gone.last, previous.count + gone.count, gone.moved_to)
-            else:
-                found.append(gone)
+            for part in starmap(Refused, trigger.refusals(gone)):
+                if found and _is_one_range(trigger, found[-1], part):
+                    first, _, number, moved_to = astuple(found[-1].ticks)
+                    longer = Removed(first, part.ticks.last, number + part.ticks.count, moved_to)
+                    found[-1] = Refused(longer, part.calendars)
+                elif len(found) == most:
+                    return found
+                else:
+                    found.append(part)
         after = until
-    return found[:most]
+    return found
 
 
-def _follows(trigger: Calendared, before: Removed, after: Removed) -> bool:
-    return trigger.bare.next_ms(before.last) == after.first
+def _is_one_range(trigger: Calendared, before: Refused, after: Refused) -> bool:
+    return (
+        before.calendars == after.calendars
+        and before.ticks.moved_to == after.ticks.moved_to
+        and trigger.bare.next_ms(before.ticks.last) == after.ticks.first
+    )
 
 
 class Recalendared(NamedTuple):
