@@ -32,6 +32,7 @@ def test_create_change_and_delete_a_calendar(
     page.get_by_role("link", name="company-days").click()
     expect(page.get_by_role("table", name="Days of company-days")).to_contain_text(re.compile(r"\d{4}-12-24"))
     expect(page.get_by_text("No schedule uses it.")).to_be_visible()
+    expect(page.get_by_text("Its days and windows are those of each schedule's zone.")).to_be_visible()
     assert_accessible(page)
     page.get_by_role("button", name="Change …").click()
     dialog.get_by_label("Weekly windows").fill("sun 10:00-12:00")

@@ -84,7 +84,7 @@ def tick_view(
         assert finding.run is not None
         words = run_words(finding, finding.run, facts.waiting, facts.now, speaker)
         words.evidence.extend(_clock_facts(Case(facts, finding, speaker)))
-    words.evidence.extend(change_facts(entry))
+    words.evidence.extend(change_facts(entry, speaker))
     if facts.by_hand is not None:
         words = _with_run_by_hand(words, facts.by_hand, speaker)
     if facts.asked is None:

@@ -14,8 +14,9 @@ from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.calendars import LONGEST_ICS
+from evenbeat.core.instants import to_ms
 from evenbeat.core.json_form import json_form
-from evenbeat.observe.phrases import count
+from evenbeat.observe.phrases import count, date_time, timespec
 
 
 @click.command("set")
@@ -88,7 +89,7 @@ def command(
 
 
 def _ticks(ticks: tuple[datetime, ...]) -> str:
-    return ", ".join(f"{tick:%a %Y-%m-%d %H:%M}" for tick in ticks) or "none"
+    return ", ".join(date_time(tick, timespec([to_ms(tick)])) for tick in ticks) or "none"
 
 
 def _read(path: Path) -> str:
