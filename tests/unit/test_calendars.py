@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +130,15 @@ def test_an_ics_file_gives_days_and_spans(app: VirtualScheduler) -> None:
     wanted = ["2026-03-03", "2026-03-04", "2026-03-06", "2026-03-09 08:00-10:00", "2026-03-20"]
     assert days(app, "office") == wanted
     assert app.calendars.set("office", ics=ICS.encode()).events == 5
+
+
+def test_a_text_that_is_the_path_of_a_file_is_not_read(app: VirtualScheduler, tmp_path: Path) -> None:
+    for content in (ICS, "a secret"):
+        path = tmp_path / "x.ics"
+        path.write_text(content)
+        with pytest.raises(InvalidValue, match="is not a file in the iCalendar format") as refusal:
+            app.calendars.set("office", ics=str(path))
+        assert content not in str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -448,3 +448,16 @@ class TestApp:
 
 
 def _nothing() -> None: ...
+
+
+def test_an_interval_keeps_its_phase_when_it_gets_a_row() -> None:
+    with virtual(now="2026-03-01T11:59:00Z") as app:
+        app.task(name="ping", schedule=every("10m"), durable=False)(lambda: None)
+        app.travel("2026-03-01T12:09:50Z")
+        made = app.schedules.declare("ping", every("10m"), "ping")
+        assert f"{made.next_run:%H:%M:%S}" == "12:10:00"
+        app.travel("30m")
+        ticks = [f"{run.tick:%H:%M}" for run in app.runs.list(schedule="ping") if run.tick]
+        assert ticks == ["12:30", "12:20", "12:10", "12:00"]
+        other = app.schedules.declare("other", every("10m"), "ping")
+        assert f"{other.next_run:%H:%M:%S}" == "12:49:50"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import pytest
 
-from evenbeat import Scheduler, cron, every, on_success_of
+from evenbeat import InvalidValue, Scheduler, cron, every, on_success_of
 from evenbeat.app.dependencies import refused_dependencies
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.stores.base import Page, ScheduleQuery
@@ -52,7 +55,7 @@ def test_an_unknown_predecessor_is_named_with_those_that_wait_for_the_refused_on
         "mail": 'trigger names the schedule "report", which does not exist in tenant default; '
         "report is refused, too",
         "report": 'after names the schedule "lod", which does not exist in tenant default; '
-        "add lod before report",
+        "add lod before report (with durable=True, if it is in the code only)",
     }
     # Now that load is stored, the nearest name is known.
     assert app.plan().entries[1].why.endswith("did you mean load?")
@@ -104,3 +107,49 @@ def test_tasks_in_code_may_stand_in_any_order_and_name_what_is_stored(store: Mem
     app.task(name="mail", schedule=cron("0 9 * * *"), after="report within 1d")(lambda: None)
     app.declare_tasks()
     assert len(app.schedules.list()) == 3
+
+
+@pytest.mark.parametrize("were_linked", [False, True])
+def test_of_two_changes_that_would_close_a_cycle_one_is_refused(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, were_linked: bool
+) -> None:
+    """The other process changes b at each moment of the change of a."""
+    calls = 0
+
+    def other_acts_at(at: int) -> bool:
+        """Change both; return whether the moment came."""
+        nonlocal calls
+        app, other = Scheduler(store), Scheduler(store)
+        for name in ("a", "b"):
+            app.schedules.declare(name, every("1h"), "work")
+            app.schedules.update(name, trigger="every 1h")
+        if were_linked:
+            for name, leader in (("a", "b"), ("b", "a")):
+                app.schedules.update(name, trigger=on_success_of(leader))
+                app.schedules.update(name, trigger="every 1h")
+        calls, accepted = 0, list[str]()
+
+        def act(name: str) -> Any:
+            whole = getattr(MemoryStore, name)
+
+            def call(self: MemoryStore, *args: Any, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == at:
+                    with contextlib.suppress(InvalidValue):
+                        other.schedules.update("b", trigger=on_success_of("a"))
+                        accepted.append("b")
+                return whole(self, *args, **options)
+
+            return call
+
+        with monkeypatch.context() as patched:
+            for name in ("find_schedules", "put_schedules"):
+                patched.setattr(MemoryStore, name, act(name))
+            with contextlib.suppress(InvalidValue):
+                app.schedules.update("a", trigger=on_success_of("b"))
+                accepted.append("a")
+        assert len(accepted) == 1 or calls < at, accepted
+        return calls >= at
+
+    assert next(at for at in range(1, 50) if not other_acts_at(at)) > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -197,8 +198,10 @@ class TestModes:
     def test_a_schedule_in_the_code_only_can_have_nothing_that_changes_elsewhere(
         self, trigger: Any, message: str
     ) -> None:
-        made = Scheduler("memory://")
-        made.task(name="job", schedule=trigger, durable=False)(_nothing)
+        with pytest.raises(InvalidValue, match=message):
+            Scheduler("memory://").task(name="job", schedule=trigger, durable=False)
+        made = Scheduler("memory://", schedule_mode="code")
+        made.task(name="job", schedule=trigger)(_nothing)
         with pytest.raises(InvalidValue, match=message), virtual(made):
             pass
 
@@ -240,3 +243,31 @@ class TestModes:
 
 
 def _nothing() -> None: ...
+
+
+class TestWrongValues:
+    @pytest.mark.parametrize("name", [None, 5, [], {}])
+    def test_what_is_not_a_name_is_refused_by_every_call(self, app: VirtualScheduler, name: Any) -> None:
+        app.schedules.add("payroll", every("1h"), "work")
+        calls: list[Any] = [
+            partial(app.schedules.backfill, name, "5h", "1h"),
+            partial(app.schedules.get, name),
+            partial(app.schedules.why, name),
+            partial(app.schedules.account, name),
+            partial(app.schedules.dependencies, name),
+            partial(app.schedules.calendars, name),
+            partial(app.schedules.preview_resume, name),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidValue, match=r"name .* is not"):
+                call()
+
+    @pytest.mark.parametrize("value", [1, "yes", None, "\ud800"])
+    def test_what_is_not_true_or_false_is_refused(self, app: VirtualScheduler, value: Any) -> None:
+        app.schedules.add("payroll", every("1h"), "work")
+        for field in ("missing_only", "dry_run"):
+            with pytest.raises(InvalidValue, match=rf"{field} .* is not True or False"):
+                app.schedules.backfill("payroll", "5h", "1h", **{field: value})
+        with pytest.raises(InvalidValue, match=r"catch_up .* is not True or False"):
+            app.schedules.resume("payroll", catch_up=value)
+        assert app.backfills.list() == []

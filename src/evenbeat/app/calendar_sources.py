@@ -156,7 +156,8 @@ def _events(ics: str | bytes, zone: str, first: date, last: date) -> Iterator[in
             "ics needs the icalendar package", field="ics", value=ics[:40], hint=_EXTRA
         ) from None
     try:
-        parsed = Calendar.from_ical(ics)
+        # As bytes: the library takes a text of one line for the path of a file, and would read that file.
+        parsed = Calendar.from_ical(ics.encode() if isinstance(ics, str) else ics)
         for event in parsed.walk("VEVENT"):
             yield from _occurrences(event, rrulestr, zone or "UTC", first, last)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:

@@ -10,17 +10,20 @@ from evenbeat.app.dependencies import delete_warnings
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.core.checks import check_schedule
 from evenbeat.core.durations import write_duration
+from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.node.settings import NodeSettings, ScheduleMode
 from evenbeat.rules import changes
-from evenbeat.rules.code_only import check_code_only, grace_of, may_delete_row
-from evenbeat.rules.dependencies import is_on_success
+from evenbeat.rules.code_only import check_code_only, check_code_trigger, grace_of, may_delete_row
 from evenbeat.rules.inheritance import template_of
+from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.task import Task
-from evenbeat.triggers import Calendared, parse_trigger
+from evenbeat.triggers import Every, parse_trigger
 
 _log = logging.getLogger("evenbeat.app.code_only")
+# So many of the newest runs are looked at: some may have been started by hand.
+_RECENT = 20
 
 
 def is_code_only(task: Task[..., Any], mode: ScheduleMode) -> bool:
@@ -39,21 +42,7 @@ def checked_code_schedule(
         options = {**options, "template": template_of(wanted.template)}
     check_code_only(task.name, options)
     check_schedule(wanted)
-    trigger = parse_trigger(wanted.trigger)
-    if isinstance(trigger, Calendared) and trigger.copies is None:
-        raise InvalidValue(
-            f"calendars of schedule {task.name} may change, which needs a row, and it is in the code only",
-            field="schedule",
-            value=wanted.trigger,
-            hint="add durable=True; business-days and weekends, which are built in, need no row",
-        )
-    if is_on_success(wanted):
-        raise InvalidValue(
-            f"schedule {task.name} fires on successes, which needs a row, and it is in the code only",
-            field="schedule",
-            value=wanted.trigger,
-            hint="add durable=True",
-        )
+    check_code_trigger(task.name, parse_trigger(wanted.trigger))
     grace = grace_of(wanted)
     if settings.retention < 2 * grace:
         raise InvalidValue(
@@ -64,6 +53,23 @@ def checked_code_schedule(
             hint="keep runs for longer, or give a shorter grace",
         )
     return wanted
+
+
+def coming_in_memory(
+    store: Store, wanted: ScheduleRecord, previous: ScheduleRecord | None, now: Instant
+) -> Instant | None:
+    """Return the coming tick of an interval that nodes have planned in memory until now, so that its row
+    keeps the phase; None if they have not. Reads nothing for other schedules."""
+    trigger = parse_trigger(wanted.trigger)
+    if not isinstance(trigger, Every) or trigger.start is not None:
+        return None
+    found = store.find_runs(RunQuery(tenant=wanted.tenant, schedule=wanted.name, limit=_RECENT)).items
+    generation = 1 if previous is None else previous.generation + 1
+    ticks = (run.tick for run in found if run.cause == "tick" and run.generation == generation)
+    last = next((tick for tick in ticks if tick is not None), None)
+    if last is None:
+        return None
+    return last + ((now - last) // trigger.period + 1) * trigger.period
 
 
 def delete_row(rows: ScheduleRows, wanted: ScheduleRecord) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from evenbeat.app.code_only import checked_code_schedule, delete_row, is_code_only
+from evenbeat.app.code_only import checked_code_schedule, coming_in_memory, delete_row, is_code_only
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_order
 from evenbeat.app.dependencies import refused_dependencies
 from evenbeat.app.inheriting import follow_template
@@ -54,6 +54,8 @@ class Declarations:
             previous = attempt.row
             active = () if previous is None else self._rows.active(previous)
             wanted = self._rows.with_calendars(wanted)
+            if start is None and (previous is None or previous.state == "deleted"):
+                start = coming_in_memory(self._rows.session.store(), wanted, previous, attempt.now)
             planned = changes.declare(wanted, attempt.now, previous, active, start)
             replaced = _replaced_edits(previous, planned)
             if attempt.write(first.completed(planned, attempt)):

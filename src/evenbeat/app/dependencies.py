@@ -52,8 +52,13 @@ def link(session: AppSession, wanted: ScheduleRecord, previous: ScheduleRecord |
     schedule, a follower is left that does not follow: settling a success reads its row, and changes nothing.
     """
     check_link(session.store(), wanted, previous)
-    for name in new_predecessors(wanted, previous):
+    names = new_predecessors(wanted, previous)
+    for name in names:
         _add_follower(session, wanted, name)
+    if names:
+        # Again: a process that made one of them wait for this schedule has written it by now, or its write is
+        # refused, because the version of its row has been counted up.
+        check_link(session.store(), wanted, previous)
 
 
 def check_link(store: Store, wanted: ScheduleRecord, previous: ScheduleRecord | None) -> None:
@@ -163,9 +168,7 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
         if row is None or row.state == "deleted":
             raise _unknown(store, wanted, name)
         now = store.now()
-        planned = changes.add_follower(row, wanted.name, now)
-        if planned is None:
-            return
+        planned = changes.add_follower(row, wanted.name, now) or changes.touch(row, now)
         planned = by_waiting_successes(store, row, planned, now)
         if store.put_schedules([Write(planned, row.version)])[0].accepted:
             return
@@ -175,7 +178,8 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
 def _unknown(store: Store, wanted: ScheduleRecord, name: str, *, is_refused: bool = False) -> InvalidValue:
     rows = islice(every_schedule(store, ScheduleQuery(tenant=wanted.tenant, limit=_PAGE)), _MOST_NAMES)
     near = get_close_matches(name, [row.name for row in rows if row.name != wanted.name], n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"add {name} before {wanted.name}"
+    first = f"add {name} before {wanted.name} (with durable=True, if it is in the code only)"
+    hint = f"did you mean {near[0]}?" if near else first
     field = "trigger" if is_on_success(wanted) else "after"
     return InvalidValue(
         f"{field} names the schedule {shown(name)}, which does not exist in tenant {wanted.tenant}",

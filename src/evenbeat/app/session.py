@@ -93,6 +93,10 @@ class AppSession:
 
     def row(self, tenant: str, name: str) -> ScheduleRecord | None:
         """Return the row of a schedule, also if it is deleted."""
+        if not isinstance(name, str):
+            raise InvalidValue(
+                f"name {shown(name)} is not a text", field="name", value=name, hint="give a schedule's name"
+            )
         query = ScheduleQuery(tenant=tenant, name=name, states=get_args(ScheduleState), limit=1)
         return next(iter(self.store().find_schedules(query).items), None)
 

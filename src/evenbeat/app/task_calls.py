@@ -8,13 +8,14 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpa
 from evenbeat.app.enqueueing import EnqueueOptions
 from evenbeat.app.scheduler_parts import SchedulerParts
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_flag
 from evenbeat.core.durations import Duration
 from evenbeat.core.instants import Moment
 from evenbeat.core.options import NEW_SCHEDULE, RUN
 from evenbeat.core.records import NORMAL, CatchUp, Execution
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.rules.code_only import check_code_only
+from evenbeat.rules.code_only import check_code_only, check_code_trigger
 from evenbeat.rules.templates import template_word
 from evenbeat.rules.unique_runs import check_unique
 from evenbeat.tasks import context
@@ -111,6 +112,8 @@ class TaskCalls(SchedulerParts):
             check_trigger(schedule, "schedule")
         # Only the store knows whether there is such a template: it is read when the schedule is declared.
         trigger = parse_trigger(schedule) if isinstance(schedule, str) and word is None else schedule
+        if durable is False and isinstance(trigger, Trigger):
+            check_code_trigger(name or "of the task", trigger)
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             if not callable(function):
@@ -203,8 +206,7 @@ class TaskCalls(SchedulerParts):
 
 def _check_durable(durable: object, *, is_scheduled: bool) -> None:
     """Refuse a mode that is not one, and one without a schedule."""
-    if not isinstance(durable, bool):
-        raise InvalidValue(f"durable {shown(durable)} is not True or False", field="durable", value=durable)
+    check_flag("durable", durable)
     if not is_scheduled:
         raise InvalidValue(
             "durable is about a schedule, and there is none",

@@ -243,6 +243,12 @@ def check_one_of(field: str, value: object, known: tuple[str, ...]) -> None:
         )
 
 
+def check_flag(field: str, value: object) -> None:
+    """Refuse what is not a bool: other values that count as true could not be read back from a store."""
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{field} {shown(value)} is not True or False", field=field, value=value)
+
+
 def check_whole(field: str, value: object, low: int, high: int | None = None) -> None:
     """Refuse a value that is not an integer of ``low`` to ``high`` (default: the largest that JSON keeps)."""
     most = 1 << 53 if high is None else high

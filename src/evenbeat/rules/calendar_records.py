@@ -8,8 +8,8 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, ScheduleRecord
-from evenbeat.errors import InvalidTrigger, InvalidValue
-from evenbeat.rules.calendars import contents
+from evenbeat.errors import InvalidTrigger
+from evenbeat.rules.calendars import readable_contents
 from evenbeat.triggers import Calendared, parse_trigger
 from evenbeat.triggers.calendar_copies import CalendarCopies
 from evenbeat.triggers.time_sets import BUILT_IN, TimeSet
@@ -74,11 +74,5 @@ def new_copies(schedule: ScheduleRecord, times: Mapping[str, TimeSet]) -> str | 
     if not names or any(name not in known for name in names):
         return None
     copies = CalendarCopies.of({name: known[name] for name in names}).text
-    return None if copies == _contents(schedule) else copies
-
-
-def _contents(schedule: ScheduleRecord) -> str | None:
-    try:
-        return contents(schedule.calendars)
-    except InvalidValue:
-        return None  # unreadable: a new copy mends it
+    # A new copy mends one that can't be read.
+    return None if copies == readable_contents(schedule.calendars) else copies

@@ -14,7 +14,7 @@ from msgspec.structs import astuple, replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
-from evenbeat.errors import InvalidTrigger
+from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.rules.ticks import own_trigger, readable_trigger, tick_run_id
 from evenbeat.triggers import Calendared, Every, Trigger, parse_trigger
 from evenbeat.triggers.calendar_copies import read_copies, with_earlier
@@ -201,6 +201,14 @@ def bare_row(schedule: ScheduleRecord) -> ScheduleRecord:
         return schedule
     bare = str(bare_trigger(parse_trigger(schedule.trigger)))
     return replace(schedule, trigger=bare, calendars="", anchor=bare_anchor(schedule))
+
+
+def readable_contents(copies: str) -> str | None:
+    """Return the present contents of calendars from the copies of a row; None if they can't be read."""
+    try:
+        return contents(copies)
+    except InvalidValue:
+        return None
 
 
 def contents(copies: str) -> str:

@@ -31,7 +31,14 @@ from evenbeat.errors import (
     ScheduleTooNew,
     shown,
 )
-from evenbeat.rules.calendars import bare_trigger, check_ticks, contents, recalendared, removed_until
+from evenbeat.rules.calendars import (
+    bare_trigger,
+    check_ticks,
+    contents,
+    readable_contents,
+    recalendared,
+    removed_until,
+)
 from evenbeat.rules.definitions import DEFINITION, definition
 from evenbeat.rules.dependencies import is_on_success, replanned
 from evenbeat.rules.firing import Active, Planned, skip_until, without_pause
@@ -163,7 +170,7 @@ def _change(
 ) -> Planned | None:
     """Give the schedule the definition of ``wanted``; None if it has it already."""
     if schedule.calendars and readable_trigger(schedule) is not None:
-        if contents(wanted.calendars) == contents(schedule.calendars):
+        if contents(wanted.calendars) == readable_contents(schedule.calendars):
             wanted = replace(wanted, calendars=schedule.calendars)
     fields = {name: getattr(wanted, name) for name in (*DEFINITION, "declared", "calendars")}
     before = readable_trigger(schedule)
@@ -361,13 +368,23 @@ def add_follower(schedule: ScheduleRecord, name: str, now: Instant) -> Planned |
     followers = schedule.followers.split()
     if name in followers:
         return None
+    changed = replace(_awake(schedule), followers=" ".join(sorted((*followers, name))))
+    return Planned(_revised(changed, now))
+
+
+def touch(schedule: ScheduleRecord, now: Instant) -> Planned:
+    """Count the version of the row up and change nothing else: a write that was planned before is refused."""
+    _check_readable(schedule)
+    return Planned(replanned(replace(_awake(schedule), fire_seq=schedule.fire_seq + 1), now))
+
+
+def _awake(schedule: ScheduleRecord) -> ScheduleRecord:
+    """Return a schedule that is planned again if it waits: the end of a run may wake it before the write."""
     schedule = _idle(schedule)
-    # The end of a run may wake it before this is written: if it waits, plan it again.
     wake_at = schedule.wake_at
     if schedule.state == "active" and wake_at is not None and schedule.next_tick is not None:
         wake_at = min(wake_at, schedule.next_tick)
-    changed = replace(schedule, followers=" ".join(sorted((*followers, name))), wake_at=wake_at)
-    return Planned(_revised(changed, now))
+    return replace(schedule, wake_at=wake_at)
 
 
 def run_now(

@@ -20,7 +20,7 @@ from evenbeat.rules.definitions import edits
 from evenbeat.rules.firing import plan
 from evenbeat.rules.ownership import kind_of, may_move
 from evenbeat.rules.ticks import spread_delay, trigger_of
-from evenbeat.triggers import Trigger
+from evenbeat.triggers import Calendared, OnSuccess, Trigger
 
 GRACE = 300_000
 """How late a tick may fire unless the schedule says otherwise: a deploy, or a short outage of the store."""
@@ -57,6 +57,24 @@ def check_code_only(name: str, options: Mapping[str, Any]) -> None:
                 value=value,
                 hint="add durable=True, or leave the option out",
             )
+
+
+def check_code_trigger(name: str, trigger: Trigger) -> None:
+    """Refuse a trigger that needs a row: calendars that may change, or successes of another schedule."""
+    if isinstance(trigger, Calendared) and trigger.copies is None:
+        raise InvalidValue(
+            f"calendars of schedule {name} may change, which needs a row, and it is in the code only",
+            field="schedule",
+            value=str(trigger),
+            hint="add durable=True; business-days and weekends, which are built in, need no row",
+        )
+    if isinstance(trigger, OnSuccess):
+        raise InvalidValue(
+            f"schedule {name} fires on successes, which needs a row, and it is in the code only",
+            field="schedule",
+            value=str(trigger),
+            hint="add durable=True",
+        )
 
 
 def grace_of(schedule: ScheduleRecord) -> int:

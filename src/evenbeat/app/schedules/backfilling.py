@@ -13,7 +13,7 @@ from evenbeat.app.backfills import make_backfill
 from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.awaitable import twin
 from evenbeat.core.backfills import MOST_CONCURRENT, MOST_TICKS, Backfill, BackfillOrder
-from evenbeat.core.checks import check_label, check_one_of, check_whole, read_priority
+from evenbeat.core.checks import check_flag, check_label, check_one_of, check_whole, read_priority
 from evenbeat.core.instants import Instant, Moment, read_moment, write_instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
@@ -62,6 +62,8 @@ class BackfillCalls(ScheduleCalls):
         _refuse_followers(row, start)
         check_whole("max_concurrent", max_concurrent, 1, MOST_CONCURRENT)
         check_one_of("order", order, _ORDERS)
+        check_flag("missing_only", missing_only)
+        check_flag("dry_run", dry_run)
         text = None if payload is None else self._session.call(row.task, payload)[1]
         wanted = replace(
             _ticks_of(row, start, end, self._session.store().now()),

@@ -9,6 +9,7 @@ from evenbeat.app.acting import current_actor
 from evenbeat.app.run_changes import cancelled_by_hand
 from evenbeat.app.schedules.calls import ScheduleCalls, written
 from evenbeat.core.awaitable import twin
+from evenbeat.core.checks import check_flag
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.results import ResumePreview, Run, Schedule
 from evenbeat.errors import InvalidValue, shown
@@ -69,6 +70,7 @@ class OperationCalls(ScheduleCalls):
         The ledger records the ticks of the pause as skipped. With ``catch_up``, the schedule's catch-up
         policy decides about them instead, as after a time without nodes.
         """
+        check_flag("catch_up", catch_up)
         for attempt in self._tries(name, "resume", tenant, if_revision):
             row = attempt.existing()
             if attempt.write(changes.resume(row, attempt.now, self._rows.active(row), catch_up=catch_up)):
