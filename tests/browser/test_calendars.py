@@ -102,6 +102,7 @@ def test_the_page_of_a_schedule_names_its_calendars_and_what_they_remove(
     app = dashboard.app
     app.task(name="work")(lambda: None)
     app.schedules.add("report", "0 9 * * * skip=weekends move=next", "work")
+    app.schedules.add("both", "0 9 * * * skip=weekends only=business-days", "work")
     app.schedules.add("bare", "0 9 * * *", "work")
     page.goto(dashboard.link("schedules", "default", "report"))
     section = page.get_by_role("region", name="Calendars")
@@ -109,6 +110,8 @@ def test_the_page_of_a_schedule_names_its_calendars_and_what_they_remove(
     removed = section.get_by_role("list", name="Removed next").get_by_role("listitem")
     expect(removed.nth(1)).to_contain_text(re.compile("2 ticks from Sat .* move to .*(weekends)"))
     assert_accessible(page)
+    page.goto(dashboard.link("schedules", "default", "both"))
+    expect(section).to_contain_text("Skips weekends; only in business-days")
     page.goto(dashboard.link("schedules", "default", "bare"))
     expect(page.get_by_role("region", name="Policies")).to_be_visible()
     expect(page.get_by_role("region", name="Calendars")).to_have_count(0)

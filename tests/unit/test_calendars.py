@@ -126,7 +126,7 @@ def test_a_country_has_its_holidays_for_ten_years(app: VirtualScheduler) -> None
 
 def test_an_ics_file_gives_days_and_spans(app: VirtualScheduler) -> None:
     made = app.calendars.set("office", ics=ICS)
-    assert made.words == "5 events"
+    assert made.words == "5 days or times of events"
     wanted = ["2026-03-03", "2026-03-04", "2026-03-06", "2026-03-09 08:00-10:00", "2026-03-20"]
     assert days(app, "office") == wanted
     assert app.calendars.set("office", ics=ICS.encode()).events == 5
@@ -136,7 +136,7 @@ def test_a_text_that_is_the_path_of_a_file_is_not_read(app: VirtualScheduler, tm
     for content in (ICS, "a secret"):
         path = tmp_path / "x.ics"
         path.write_text(content)
-        with pytest.raises(InvalidValue, match="is not a file in the iCalendar format") as refusal:
+        with pytest.raises(InvalidValue, match="is not an iCalendar file") as refusal:
             app.calendars.set("office", ics=str(path))
         assert content not in str(refusal.value)
 
@@ -152,7 +152,21 @@ def test_a_text_that_is_the_path_of_a_file_is_not_read(app: VirtualScheduler, tm
         ({"country": "Atlantis"}, "country", "is not known"),
         ({"country": "US", "subdivision": "ZZ"}, "subdivision", "is not a part of US"),
         ({"days": ["12-25"], "subdivision": "CA"}, "subdivision", "without a country"),
-        ({"ics": "hello"}, "ics", "is not a file in the iCalendar format"),
+        ({"ics": "hello"}, "ics", "^ics is not an iCalendar file; such a file begins"),
+        (
+            {"ics": "\ufeffBEGIN:VCALENDAR\nhello\nEND:VCALENDAR\n"},
+            "ics",
+            "can't be read as an iCalendar file",
+        ),
+        (
+            {"ics": "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\nEND:VCALENDAR\n"},
+            "ics",
+            "has no event from 2025-01-01 to 2036-12-31",
+        ),
+        ({"days": "2026-12-25"}, "days", r'is not a list; write days=\["2026-12-25"\]'),
+        ({"weekly": 7}, "weekly", r'is not a list; write weekly=\["mon-fri 09:00-17:00"\]'),
+        ({"weekly": ["mon-friday"]}, "weekly", 'is not a weekly window: "friday" is not a weekday'),
+        ({"weekly": ["monday"]}, "weekly", '"monday" is not a weekday'),
         ({"ics": 7}, "ics", "is not a text"),
         ({"ics": "B" * 100_000_000}, "ics", "100,000,000 characters, more than 1,000,000"),
     ],
@@ -367,7 +381,7 @@ def test_declared_and_updated_schedules_get_copies(app: VirtualScheduler) -> Non
 def test_a_trigger_whose_ticks_are_all_removed_is_refused(app: VirtualScheduler) -> None:
     app.calendars.set("always", weekly=["mon-sun"])
     for trigger in ("0 9 * * * skip=always", "every 1h skip=always", "0 9 * * sat,sun only=business-days"):
-        with pytest.raises(InvalidTrigger, match="has no tick"):
+        with pytest.raises(InvalidTrigger, match=r"has no tick: the calendars \(.+\) leave none"):
             app.schedules.add("beat", trigger, "work")
     app.schedules.add("beat", "0 9 * * *", "work")
     with pytest.raises(InvalidTrigger, match="has no tick"):

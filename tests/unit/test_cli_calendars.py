@@ -39,7 +39,10 @@ def test_calendars_are_set_listed_shown_and_deleted(app: Scheduler) -> None:
     assert answered("calendars", "list")["calendars"][-1]["name"] == "off"
     assert printed("calendars", "delete", "off") == "deleted off\n"
     assert 'there is no calendar "off"' in failed("calendars", "delete", "off")
-    assert "give no day" in failed("calendars", "set", "off", code=2)
+    assert failed("calendars", "set", "off", code=2) == (
+        "error: --day, --weekly, --country and --ics give no day; give --day 2026-12-25, "
+        "--weekly 'mon-fri 09:00-17:00', --country US or an iCalendar file (ics)\n"
+    )
 
 
 def test_a_calendar_in_use_stays_and_names_its_schedules(app: Scheduler) -> None:

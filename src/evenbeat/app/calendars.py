@@ -325,7 +325,9 @@ def _words(stored: StoredCalendar) -> str:
         where = stored.country if stored.subdivision is None else f"{stored.country}-{stored.subdivision}"
         parts.append(f"holidays of {where}")
     if stored.events:
-        parts.append(f"{stored.events:,} event{'s' if stored.events > 1 else ''}")
+        # Each day and each repetition counts.
+        many = stored.events > 1
+        parts.append(f"{stored.events:,} days or times of events" if many else "1 day or time of an event")
     if stored.days:
         parts.append(
             ", ".join(stored.days) if len(stored.days) <= 3 else f"{len(stored.days):,} days or ranges"

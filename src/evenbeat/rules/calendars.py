@@ -238,7 +238,7 @@ def check_ticks(schedule: ScheduleRecord, tick: Instant | None) -> None:
     if tick is None and isinstance(trigger, Calendared) and trigger.bare.next_ms(schedule.anchor) is not None:
         raise InvalidTrigger(
             schedule.trigger,
-            f" has no tick: {', '.join(trigger.names)} leave none of the bare trigger's",
+            f" has no tick: the calendars ({', '.join(trigger.names)}) leave none",
             field="skip" if trigger.skip else "only",
             value=",".join(trigger.skip or trigger.only),
             hint="compare its times with the calendars: evenbeat calendars show NAME",

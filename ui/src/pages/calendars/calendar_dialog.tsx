@@ -62,7 +62,7 @@ export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDi
         <TextField label="Subdivision" {...text("subdivision")} placeholder="CA" help="A part of the country." />
         <TextField label="Zone" mono {...text("tz")} placeholder="Europe/Berlin" help="Empty: the zone of each schedule." />
       </div>
-      <p class="muted">Schedules that use it are planned anew. No run starts by that.</p>
+      <p class="muted">Schedules that use it are planned anew. This starts no run.</p>
       {calendar !== null && (
         <p>
           <Button disabled={!isComplete(form) || look.isBusy} onClick={() => void look.run()}>
