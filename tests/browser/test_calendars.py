@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.dashboard import Complaints, Dashboard, assert_accessible
 
@@ -115,3 +115,29 @@ def test_the_page_of_a_schedule_names_its_calendars_and_what_they_remove(
     page.goto(dashboard.link("schedules", "default", "bare"))
     expect(page.get_by_role("region", name="Policies")).to_be_visible()
     expect(page.get_by_role("region", name="Calendars")).to_have_count(0)
+
+
+def test_the_parts_of_a_cell_stay_together_on_a_phone(dashboard: Dashboard, page: Page) -> None:
+    app = dashboard.app
+    app.task(name="work")(lambda: None)
+    app.calendars.set("off", days=["12-25"])
+    for name in ("bank", "nightly"):
+        app.schedules.add(name, "0 9 * * * skip=off", "work")
+    app.schedules.backfill("bank", "2026-03-01T00:00Z", "2026-03-03T00:00Z")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(dashboard.link("calendars"))
+    first, second = (page.get_by_role("link", name=name, exact=True) for name in ("bank", "nightly"))
+    assert 0 < _gap(first, second) < 12
+    page.goto(dashboard.link("backfills"))
+    made = page.locator("td").filter(has_text="by ")
+    assert 0 < _gap(made.locator(".relative"), made.locator(".muted")) < 12
+
+
+def _gap(left: Locator, right: Locator) -> float:
+    """Return the pixels between two parts of one line."""
+    expect(left).to_be_visible()
+    before, after = left.bounding_box(), right.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(before["y"] - after["y"]) < 12
+    return after["x"] - before["x"] - before["width"]
