@@ -206,6 +206,16 @@ def test_removed_ticks_are_the_bare_ones_that_are_refused(
     for tick in gone[:5]:
         assert trigger.removes(tick)
         assert trigger.refusing(tick)
+    for row in found:
+        parts = list(trigger.refusals(row))
+        ticks = [list(trigger.bare.between_ms(part.first, part.last + 1)) for part, _ in parts]
+        assert [tick for each in ticks for tick in each] == list(
+            trigger.bare.between_ms(row.first, row.last + 1)
+        )
+        assert [part.count for part, _ in parts] == [len(each) for each in ticks]
+        assert {part.moved_to for part, _ in parts} == {row.moved_to}
+        for each, (_, names) in zip(ticks, parts, strict=True):
+            assert {trigger.refusing(tick) for tick in each} == {names}
 
 
 @given(cases())

@@ -126,7 +126,7 @@ def test_a_country_has_its_holidays_for_ten_years(app: VirtualScheduler) -> None
 
 def test_an_ics_file_gives_days_and_spans(app: VirtualScheduler) -> None:
     made = app.calendars.set("office", ics=ICS)
-    assert made.words == "5 events"
+    assert made.words == "5 days or times of events"
     wanted = ["2026-03-03", "2026-03-04", "2026-03-06", "2026-03-09 08:00-10:00", "2026-03-20"]
     assert days(app, "office") == wanted
     assert app.calendars.set("office", ics=ICS.encode()).events == 5
@@ -136,7 +136,7 @@ def test_a_text_that_is_the_path_of_a_file_is_not_read(app: VirtualScheduler, tm
     for content in (ICS, "a secret"):
         path = tmp_path / "x.ics"
         path.write_text(content)
-        with pytest.raises(InvalidValue, match="is not a file in the iCalendar format") as refusal:
+        with pytest.raises(InvalidValue, match="is not an iCalendar file") as refusal:
             app.calendars.set("office", ics=str(path))
         assert content not in str(refusal.value)
 
@@ -152,7 +152,21 @@ def test_a_text_that_is_the_path_of_a_file_is_not_read(app: VirtualScheduler, tm
         ({"country": "Atlantis"}, "country", "is not known"),
         ({"country": "US", "subdivision": "ZZ"}, "subdivision", "is not a part of US"),
         ({"days": ["12-25"], "subdivision": "CA"}, "subdivision", "without a country"),
-        ({"ics": "hello"}, "ics", "is not a file in the iCalendar format"),
+        ({"ics": "hello"}, "ics", "^ics is not an iCalendar file; such a file begins"),
+        (
+            {"ics": "\ufeffBEGIN:VCALENDAR\nhello\nEND:VCALENDAR\n"},
+            "ics",
+            "can't be read as an iCalendar file",
+        ),
+        (
+            {"ics": "BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:x\nEND:VCALENDAR\n"},
+            "ics",
+            "has no event from 2025-01-01 to 2036-12-31",
+        ),
+        ({"days": "2026-12-25"}, "days", r'is not a list; write days=\["2026-12-25"\]'),
+        ({"weekly": 7}, "weekly", r'is not a list; write weekly=\["mon-fri 09:00-17:00"\]'),
+        ({"weekly": ["mon-friday"]}, "weekly", 'is not a weekly window: "friday" is not a weekday'),
+        ({"weekly": ["monday"]}, "weekly", '"monday" is not a weekday'),
         ({"ics": 7}, "ics", "is not a text"),
         ({"ics": "B" * 100_000_000}, "ics", "100,000,000 characters, more than 1,000,000"),
     ],
@@ -367,7 +381,7 @@ def test_declared_and_updated_schedules_get_copies(app: VirtualScheduler) -> Non
 def test_a_trigger_whose_ticks_are_all_removed_is_refused(app: VirtualScheduler) -> None:
     app.calendars.set("always", weekly=["mon-sun"])
     for trigger in ("0 9 * * * skip=always", "every 1h skip=always", "0 9 * * sat,sun only=business-days"):
-        with pytest.raises(InvalidTrigger, match="has no tick"):
+        with pytest.raises(InvalidTrigger, match=r"has no tick: the calendars \(.+\) leave none"):
             app.schedules.add("beat", trigger, "work")
     app.schedules.add("beat", "0 9 * * *", "work")
     with pytest.raises(InvalidTrigger, match="has no tick"):
@@ -422,6 +436,46 @@ def test_the_doctor_warns_before_a_calendar_ends(app: VirtualScheduler) -> None:
     assert record is not None
     app.store.delete_record(KIND, "default", "off", record.version)
     assert warnings(NOON) == ["calendar off is gone: schedule beat goes on with its copy"]
+
+
+def test_a_calendar_that_leaves_schedules_no_tick_is_named_wherever_one_looks(app: VirtualScheduler) -> None:
+    app.calendars.set("hours", weekly=["mon-fri"])
+    app.schedules.add("beat", every("10m", only="hours"), "work")
+    app.schedules.add("other", cron("0 9 * * *", only="hours"), "work")
+    app.schedules.add("ends", every("10m", until=NOON + DAY, only="hours"), "work")
+    assert app.calendars.set("hours", weekly=["mon-sun"]).warnings == ()
+    tried = app.calendars.set("hours", days=["2020-01-01"], dry_run=True)
+    app.travel(2 * DAY)
+    made = app.calendars.set("hours", days=["2020-01-01"])
+    (would,), (warning,) = tried.warnings, made.warnings
+    assert would.problem == "beat, ends, other would have no tick any more: the calendar hours leaves none"
+    assert warning.problem == "beat, other have no tick any more: the calendar hours leaves none"
+    assert warning.hint == (
+        "change what hours contains, or the trigger: evenbeat schedules update beat --trigger …"
+    )
+    # The same content again changes nothing, and they still have no tick.
+    for again in (
+        app.calendars.set("hours", days=["2020-01-01"]),
+        app.calendars.set("hours", days=["2020-01-01"], dry_run=True),
+    ):
+        assert again.replanned == 0
+        assert again.warnings[0].problem.startswith("beat, other ")
+    why = app.schedules.why("beat")
+    assert why.verdict == "finished"
+    assert why.sentence.endswith("has no tick to come: the calendar hours leaves none")
+    assert why.remedy is not None
+    assert why.remedy.endswith("gives it a tick: evenbeat calendars show hours")
+    assert "leaves none" not in app.schedules.why("ends").sentence
+    rows = [row(app), row(app, "ends"), row(app, "other")]
+    (finding,) = calendar_findings(app.store, rows, app.store.now())
+    assert (finding.level, finding.message) == (
+        "warn",
+        "2 schedules have no tick to come: calendars leave none",
+    )
+    assert finding.details == ("beat: hours", "other: hours")
+    app.calendars.set("hours", weekly=["mon-fri"])
+    assert row(app).state == "active"
+    assert list(calendar_findings(app.store, [row(app)], app.store.now())) == []
 
 
 def test_calendars_cost_a_schedule_without_them_nothing() -> None:
@@ -620,3 +674,17 @@ def test_a_schedule_says_what_its_calendars_remove_next(app: VirtualScheduler) -
     (moved,) = app.schedules.calendars("moving").removed
     assert (moved.first, moved.moved_to) == (NOON + 2.875 * DAY, NOON + 3.875 * DAY)
     assert (app.schedules.calendars("bare").skip, app.schedules.calendars("bare").removed) == ((), ())
+
+
+def test_ticks_that_different_calendars_remove_are_named_apart(app: VirtualScheduler) -> None:
+    app.calendars.set("plant", days=["2026-11-25", "2026-12-28..2027-02-28"])
+    app.calendars.set("us", days=["2026-11-26..2026-11-27", "2026-12-29"])
+    app.schedules.add("beat", "0 9 * * * skip=plant,us", "work")
+    found = app.schedules.calendars("beat").removed
+    assert [(f"{each.first:%m-%d}", f"{each.last:%m-%d}", each.count, each.calendars) for each in found] == [
+        ("11-25", "11-25", 1, ("plant",)),
+        ("11-26", "11-27", 2, ("us",)),
+        ("12-28", "12-28", 1, ("plant",)),
+        ("12-29", "12-29", 1, ("plant", "us")),
+        ("12-30", "02-28", 61, ("plant",)),
+    ]

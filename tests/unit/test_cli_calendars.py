@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from evenbeat import Scheduler
 from tests.unit import cli_store
-from tests.unit.cli_store import answered, failed, printed
+from tests.unit.cli_store import Clock, answered, failed, printed
 
 # Fixtures: a store in this folder, and a clock that stands still on a Monday at 08:00 UTC.
 app, clock = cli_store.app, cli_store.clock
+
+ICS = """BEGIN:VCALENDAR
+VERSION:2.0
+PRODID:-//tests//EN
+BEGIN:VEVENT
+UID:1
+DTSTART:20260309T080000Z
+DTEND:20260309T100000Z
+END:VEVENT
+END:VCALENDAR
+"""
 
 
 def test_calendars_are_set_listed_shown_and_deleted(app: Scheduler) -> None:
@@ -27,7 +39,10 @@ def test_calendars_are_set_listed_shown_and_deleted(app: Scheduler) -> None:
     assert answered("calendars", "list")["calendars"][-1]["name"] == "off"
     assert printed("calendars", "delete", "off") == "deleted off\n"
     assert 'there is no calendar "off"' in failed("calendars", "delete", "off")
-    assert "give no day" in failed("calendars", "set", "off", code=2)
+    assert failed("calendars", "set", "off", code=2) == (
+        "error: --day, --weekly, --country and --ics give no day; give --day 2026-12-25, "
+        "--weekly 'mon-fri 09:00-17:00', --country US or an iCalendar file (ics)\n"
+    )
 
 
 def test_a_calendar_in_use_stays_and_names_its_schedules(app: Scheduler) -> None:
@@ -76,3 +91,41 @@ def test_a_schedule_shows_its_calendars_and_what_they_remove_next(app: Scheduler
     assert "calendars  skip off" in shown
     assert "2 ticks from Sat" in shown
     assert answered("schedules", "show", "beat")["calendars"]["skip"] == ["off"]
+
+
+def test_a_change_that_stops_a_schedule_is_a_warning(app: Scheduler) -> None:
+    app.calendars.set("hours", weekly=["mon-fri"])
+    app.schedules.add("beat", "every 10m only=hours", "charge")
+    words = ("calendars", "set", "hours", "--day", "2020-01-01")
+    assert "warning: beat would have no tick any more" in printed(*words, "--dry-run")
+    assert "warning: beat has no tick any more: the calendar hours leaves none; change" in printed(*words)
+
+
+def test_times_are_shown_with_their_zone(app: Scheduler, clock: Clock, tmp_path: Path) -> None:
+    app.calendars.set("off", days=["2026-03-03"])
+    app.schedules.add("bank", "0 9 * * * tz=Europe/Berlin skip=off", "charge")
+    assert re.search("# +Europe/Berlin +UTC", printed("schedules", "show", "bank"))
+    app.schedules.pause("bank")
+    clock.pass_(1_000)
+    why = printed("why", "bank", "--at", "2026-03-03T09:00")
+    assert "+00:00" not in why
+    assert re.search(r"Mon 2026-03-02 09:00 \+01:00 +pause", why)
+    app.schedules.resume("bank")
+    why = printed("why", "bank", "--at", "2026-03-03T09:00")
+    assert re.search(r"Tue 2026-03-03 09:00 \+01:00 +the bare trigger has this tick", why)
+    assert "Tue 2026-03-03 09:00 +01:00, " in printed(
+        "calendars", "set", "off", "--day", "12-24", "--dry-run"
+    )
+    assert "zone       that of each schedule\n" in printed("calendars", "show", "off")
+    path = tmp_path / "off.ics"
+    path.write_text(ICS)
+    printed("calendars", "set", "off", "--ics", str(path))
+    shown = printed("calendars", "show", "off", "--tz", "Asia/Tokyo")
+    assert "that of each schedule; times of events are shown in Asia/Tokyo\n" in shown
+    assert "2026-03-09 Monday 17:00-19:00" in shown
+    assert "events are shown in UTC" in printed("calendars", "show", "off")
+    printed("calendars", "set", "off", "--ics", str(path), "--tz", "Europe/Berlin")
+    assert "zone        Europe/Berlin\n" in printed("calendars", "show", "off")
+    app.schedules.delete("bank")
+    why = printed("why", "bank")
+    assert re.search(r"Mon 2026-03-02 09:00:01 \+01:00 +deleted by ", why)

@@ -114,10 +114,10 @@ class TestTemplates:
     def test_a_template_has_a_trigger_with_a_calendar(self, app: VirtualScheduler) -> None:
         app.calendars.set("closed", days=["2026-03-03"])
         app.calendars.set("open", days=["2026-03-05..2026-03-09"])
-        app.templates.set("daily", trigger="0 9 * * * skip=closed")
-        app.schedules.add("mail", task="work", template="daily")
+        app.templates.set("mornings", trigger="0 9 * * * skip=closed")
+        app.schedules.add("mail", task="work", template="mornings")
         assert next_days(app, "mail") == ["Wed 04", "Thu 05", "Fri 06"]
-        app.templates.set("daily", trigger="0 9 * * * only=open")
+        app.templates.set("mornings", trigger="0 9 * * * only=open")
         assert next_days(app, "mail") == ["Thu 05", "Fri 06", "Sat 07"]
         app.calendars.set("open", days=["2026-03-06..2026-03-09"])
         assert next_days(app, "mail", 2) == ["Fri 06", "Sat 07"]

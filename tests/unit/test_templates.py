@@ -247,9 +247,9 @@ def test_a_schedule_that_gets_a_template_keeps_what_it_says_itself(app: Schedule
 
 
 def test_another_template_replaces_all_that_the_first_gave(app: Scheduler) -> None:
-    app.templates.set("weekly", trigger="0 3 * * 1", retries=9)
+    app.templates.set("mondays", trigger="0 3 * * 1", retries=9)
     app.schedules.add("a", task="work", template="nightly", timeout="5m")
-    made = app.schedules.update("a", template="weekly")
+    made = app.schedules.update("a", template="mondays")
     assert options(made, "trigger", "retries", "queue", "timeout") == [
         "0 3 * * 1",
         9,
@@ -703,3 +703,18 @@ def test_names_to_inherit_are_a_list(app: Scheduler, names: Any) -> None:
     with pytest.raises(InvalidValue) as refused:
         app.schedules.update("a", inherit=names)
     assert refused.value.field == "inherit"
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("daily", "@daily is the trigger 0 0 * * *"),
+        ("Weekly", "@weekly is the trigger 0 0 * * 0"),
+        ("every", "@every is the start of an interval: @every 10m"),
+    ],
+)
+def test_the_name_of_a_macro_is_refused(app: Scheduler, name: str, meaning: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        app.templates.set(name, trigger="0 3 * * *")
+    assert refused.value.field == "name"
+    assert refused.value.problem == f'name "{name}" can\'t be that of a template: {meaning}'

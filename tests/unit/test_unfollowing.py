@@ -74,8 +74,8 @@ def pending(store: MemoryStore) -> int:
 
 
 def _template(app: Scheduler) -> None:
-    app.templates.set("daily", trigger="0 3 * * *")
-    app.schedules.update("report", template="daily", inherit=["trigger"])
+    app.templates.set("mornings", trigger="0 3 * * *")
+    app.schedules.update("report", template="mornings", inherit=["trigger"])
 
 
 CHANGES: dict[str, Callable[[Scheduler], object]] = {

@@ -101,6 +101,7 @@ def test_a_dry_run_shows_the_next_ticks_and_changes_nothing(site: Site) -> None:
     assert (shown["replanned"], shown["schedule_count"]) == (1, 1)
     (effect,) = shown["effects"]
     assert (effect["schedule"], len(effect["before"]), effect["after"]) == ("beat", 3, [])
+    assert shown["warnings"][0]["problem"].startswith("beat would have no tick any more")
     found = next(item for item in site.get("calendars")["items"] if item["name"] == "off")
     assert (found["days"], found["schedules"], found["schedule_count"]) == (["2026-03-03"], ["beat"], 1)
 

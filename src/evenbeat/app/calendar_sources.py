@@ -80,11 +80,19 @@ def compile_calendar(given: Sources, today: date) -> Compiled:
         without_yearly=without.yearly,
     )
     if not (times.days or times.yearly or times.weekly or times.spans):
+        if given.ics is not None:
+            raise InvalidValue(
+                f"ics has no event from {today.year - 1}-01-01 to {last}",
+                field="ics",
+                value=given.ics[:40],
+                hint="give a file with VEVENT parts",
+            )
         raise InvalidValue(
             "days, weekly, country and ics give no day",
             field="days",
             value=given.days,
-            hint='give days=["2026-12-25"], weekly=["mon-fri 09:00-17:00"], country="US" or ics',
+            hint='give days=["2026-12-25"], weekly=["mon-fri 09:00-17:00"], country="US" or an iCalendar '
+            "file (ics)",
         )
     return Compiled(times, events, last.toordinal() - EPOCH_ORDINAL if ends else None)
 
@@ -155,18 +163,25 @@ def _events(ics: str | bytes, zone: str, first: date, last: date) -> Iterator[in
         raise InvalidValue(
             "ics needs the icalendar package", field="ics", value=ics[:40], hint=_EXTRA
         ) from None
+    data = ics.encode() if isinstance(ics, str) else ics
+    if not data.removeprefix(b"\xef\xbb\xbf").lstrip().upper().startswith(b"BEGIN:VCALENDAR"):
+        raise _unreadable("is not an iCalendar file", ics)
     try:
         # As bytes: the library takes a text of one line for the path of a file, and would read that file.
-        parsed = Calendar.from_ical(ics.encode() if isinstance(ics, str) else ics)
+        parsed = Calendar.from_ical(data)
         for event in parsed.walk("VEVENT"):
             yield from _occurrences(event, rrulestr, zone or "UTC", first, last)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise InvalidValue(
-            f"ics is not a file in the iCalendar format: {str(error)[:200]}",
-            field="ics",
-            value=ics[:40],
-            hint="it begins with BEGIN:VCALENDAR and has VEVENT parts",
-        ) from None
+        raise _unreadable(f"can't be read as an iCalendar file: {str(error)[:200]}", ics) from None
+
+
+def _unreadable(problem: str, ics: str | bytes) -> InvalidValue:
+    return InvalidValue(
+        f"ics {problem}",
+        field="ics",
+        value=ics[:40],
+        hint="such a file begins with BEGIN:VCALENDAR and has VEVENT parts",
+    )
 
 
 def _occurrences(event: Any, rrulestr: Any, zone: str, first: date, last: date) -> Iterator[int | Span]:

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from evenbeat.core.calendars import CalendarEffect, RemovedTicks, ScheduleCalendars
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import ScheduleRecord
+from evenbeat.core.results import ChangeWarning
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.node.calendar_copies import active_runs, calendar_times
+from evenbeat.observe.phrases import command_line, some
 from evenbeat.rules import changes
 from evenbeat.rules.calendar_records import named_calendars, new_copies, uses
-from evenbeat.rules.calendars import coming_removed
+from evenbeat.rules.calendars import coming_removed, stopped_by
 from evenbeat.rules.templates import TEMPLATE, read_template
 from evenbeat.rules.ticks import own_trigger, readable_trigger, trigger_of, upcoming_tick
 from evenbeat.stores.base import ScheduleQuery, Store
@@ -42,6 +44,28 @@ def rows_with_calendars(store: Store, tenant: str) -> Iterator[ScheduleRecord]:
 def schedules_using(store: Store, tenant: str, name: str) -> tuple[str, ...]:
     """Return the names of the schedules that use a calendar."""
     return tuple(row.name for row in rows_with_calendars(store, tenant) if uses(row, name))
+
+
+def stopped_users(store: Store, tenant: str, name: str) -> tuple[str, ...]:
+    """Return those of the schedules that use a calendar which have no tick to come because of calendars."""
+    rows = (row for row in rows_with_calendars(store, tenant) if uses(row, name))
+    return tuple(row.name for row in rows if stopped_by(row, store.now()))
+
+
+def stop_warnings(
+    tenant: str, name: str, stopped: tuple[str, ...], *, dry_run: bool
+) -> tuple[ChangeWarning, ...]:
+    """Return the warning that schedules have no tick any more with a calendar; none if all have some."""
+    if not stopped:
+        return ()
+    have = "would have" if dry_run else "has" if len(stopped) == 1 else "have"
+    change = command_line(f"schedules update {stopped[0]} --trigger …", tenant)
+    return (
+        ChangeWarning(
+            problem=f"{some(stopped, FIRST_NAMES)} {have} no tick any more: the calendar {name} leaves none",
+            hint=f"change what {name} contains, or the trigger: {change}",
+        ),
+    )
 
 
 def templates_using(store: Store, tenant: str) -> dict[str, tuple[str, ...]]:
@@ -86,10 +110,10 @@ def calendars_of(store: Store, row: ScheduleRecord) -> ScheduleCalendars:
                 first=from_ms(gone.first, trigger.tzinfo),
                 last=from_ms(gone.last, trigger.tzinfo),
                 count=gone.count,
-                calendars=trigger.refusing(gone.first),
+                calendars=names,
                 moved_to=None if gone.moved_to is None else from_ms(gone.moved_to, trigger.tzinfo),
             )
-            for gone in found
+            for gone, names in found
         ),
     )
 
@@ -99,6 +123,8 @@ class Effects(NamedTuple):
 
     schedules: tuple[str, ...]
     """All that use it."""
+    stopped: tuple[str, ...]
+    """Those that would have no tick to come."""
     replanned: int
     sample: tuple[CalendarEffect, ...]
 
@@ -107,6 +133,7 @@ def effects_of(store: Store, tenant: str, name: str, times: TimeSet) -> Effects:
     """Return what the calendar would change with these times. Nothing is written."""
     contents: Mapping[str, TimeSet] = {**calendar_times(store, tenant), name: times}
     users: list[str] = []
+    stopped: list[str] = []
     sample: list[CalendarEffect] = []
     replanned = 0
     for row in rows_with_calendars(store, tenant):
@@ -115,6 +142,7 @@ def effects_of(store: Store, tenant: str, name: str, times: TimeSet) -> Effects:
         users.append(row.name)
         copies = new_copies(row, contents)
         if copies is None:
+            stopped += [row.name] if stopped_by(row, store.now()) else []
             continue
         try:
             after = _replanned(store, row, copies)
@@ -123,9 +151,10 @@ def effects_of(store: Store, tenant: str, name: str, times: TimeSet) -> Effects:
         except EvenbeatError:
             continue  # damaged, or of a newer version: it keeps its copy
         replanned += 1
+        stopped += [row.name] if stopped_by(after, store.now()) else []
         if len(sample) < _MOST_EFFECTS:
             sample.append(CalendarEffect(schedule=row.name, before=_coming(row), after=_coming(after)))
-    return Effects(tuple(users), replanned, tuple(sample))
+    return Effects(tuple(users), tuple(stopped), replanned, tuple(sample))
 
 
 def _replanned(store: Store, row: ScheduleRecord, copies: str) -> ScheduleRecord:

@@ -18,6 +18,8 @@ from evenbeat.app.calendar_users import (
     FIRST_NAMES,
     effects_of,
     schedules_using,
+    stop_warnings,
+    stopped_users,
     templates_using,
     users_of_each,
 )
@@ -76,7 +78,7 @@ class Calendars:
         09:00-17:00``. ``country``, and ``subdivision``: its holidays, for ten years. ``ics``: the text of a
         file in the iCalendar format, of at most 1 MB. ``without`` takes days out again. ``tz`` is the zone
         of all this; without one, that of each schedule. ``dry_run`` writes nothing: ``effects`` has the next
-        ticks of the schedules, before and after.
+        ticks of the schedules, before and after. ``warnings`` names schedules that have no tick any more.
         """
         check_name(name, "name")
         self._check_own(name)
@@ -102,12 +104,15 @@ class Calendars:
             _body(name, stored)
             found = effects_of(store, owner, name, stored.times)
             shown_as = _view(owner, name, stored, self._used(owner, name, found.schedules))
-            return replace(shown_as, replanned=found.replanned, effects=found.sample)
+            warnings = stop_warnings(owner, name, found.stopped, dry_run=True)
+            return replace(shown_as, replanned=found.replanned, effects=found.sample, warnings=warnings)
         self._write(store, owner, name, stored)
         # The schedules follow. If this process dies first, nodes find those with an old copy.
         replanned = replan_users(store, owner, name)
         users = schedules_using(store, owner, name)
-        return replace(_view(owner, name, stored, self._used(owner, name, users)), replanned=replanned)
+        warnings = stop_warnings(owner, name, stopped_users(store, owner, name), dry_run=False)
+        shown_as = _view(owner, name, stored, self._used(owner, name, users))
+        return replace(shown_as, replanned=replanned, warnings=warnings)
 
     def get(self, name: str, *, tenant: str | None = None) -> Calendar:
         """Return a calendar, with the schedules that use it; ``CalendarNotFound`` if there is none."""
@@ -320,7 +325,9 @@ def _words(stored: StoredCalendar) -> str:
         where = stored.country if stored.subdivision is None else f"{stored.country}-{stored.subdivision}"
         parts.append(f"holidays of {where}")
     if stored.events:
-        parts.append(f"{stored.events:,} event{'s' if stored.events > 1 else ''}")
+        # Each day and each repetition counts.
+        many = stored.events > 1
+        parts.append(f"{stored.events:,} days or times of events" if many else "1 day or time of an event")
     if stored.days:
         parts.append(
             ", ".join(stored.days) if len(stored.days) <= 3 else f"{len(stored.days):,} days or ranges"

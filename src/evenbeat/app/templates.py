@@ -48,6 +48,7 @@ from evenbeat.rules.templates import (
 )
 from evenbeat.tasks.options import ScheduleOptions, read_schedule_fields, refuse_unknown
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
+from evenbeat.triggers.expression import MACROS
 
 # Inside the class, ``list`` is a method.
 TemplateList: TypeAlias = list[Template]
@@ -95,6 +96,7 @@ class Templates:
         owner = self._session.tenant_of(tenant)
         check_label(name, "name")
         _refuse_built_in(name, "choose another name")
+        _refuse_macro(name)
         if named_template(self._session, owner, options.get("trigger")) is not None:
             raise InvalidValue(
                 f"trigger {shown(options['trigger'])} is a template: templates inherit from no other one",
@@ -385,6 +387,18 @@ def _refuse_built_in(name: str, hint: str) -> None:
     if name in BUILT_IN:
         raise InvalidValue(
             f"name {shown(name)} is that of a built-in template", field="name", value=name, hint=hint
+        )
+
+
+def _refuse_macro(name: str) -> None:
+    word = f"@{name.lower()}"
+    if word in MACROS or word == "@every":
+        means = f"the trigger {MACROS[word]}" if word in MACROS else "the start of an interval: @every 10m"
+        raise InvalidValue(
+            f"name {shown(name)} can't be that of a template: {word} is {means}",
+            field="name",
+            value=name,
+            hint="choose another name",
         )
 
 

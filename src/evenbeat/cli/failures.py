@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -180,8 +181,9 @@ def naming_flags(error: InvalidValue, context: click.Context) -> InvalidValue:
     """Return a refusal in the words of a command: with its flags in place of the library's options.
 
     Translates the options that the problem begins with ("keep and most are both missing"), options with a
-    value in Python's form anywhere (``most=10_000`` becomes ``--most 10000``), and shows the refused value as
-    it was given. The words of other commands, and of a user's Python code, stay as they are.
+    value in Python's form anywhere (``most=10_000`` becomes ``--most 10000``, ``days=["12-25"]`` becomes
+    ``--day 12-25``), and shows the refused value as it was given. The words of other commands, and of a
+    user's Python code, stay as they are.
     """
     options = {
         each.name: each for each in context.command.params if isinstance(each, click.Option) and each.name
@@ -206,9 +208,11 @@ def naming_flags(error: InvalidValue, context: click.Context) -> InvalidValue:
         flag, value = options[found[1]].opts[0], found[2]
         if value == "True":
             return flag
+        if value[0] == "[":
+            return f"{flag} {shlex.quote(value[2:-2])}"
         return f"{flag} {value[1:-1]}" if value[0] == '"' else f"{flag} {value.replace('_', '')}"
 
-    python = re.compile(rf'\b({names})=("[^"]*"|\d[\d_]*\b|True\b)')
+    python = re.compile(rf'\b({names})=("[^"]*"|\["[^"]*"\]|\d[\d_]*\b|True\b)')
     problem = python.sub(as_flag, problem)
     hint = None if error.hint is None else python.sub(as_flag, error.hint)
     return InvalidValue(problem, field=error.field, value=error.value, hint=hint)

@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from evenbeat.core.results import ChangeWarning
+
 LONGEST_ICS = 1_000_000
 """Characters."""
 MOST_CALENDARS = 1_000
@@ -59,6 +61,9 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """In the result of ``set``: how many schedules got the new days; of a dry run, how many would."""
     effects: tuple[CalendarEffect, ...] = ()
     """Of a dry run: the next ticks of the first few of these schedules, before and after."""
+    warnings: tuple[ChangeWarning, ...] = ()
+    """In the result of ``set``: the schedules that have no tick any more; of a dry run, that would have
+    none."""
 
 
 class RemovedTicks(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +73,7 @@ class RemovedTicks(msgspec.Struct, frozen=True, kw_only=True):
     last: datetime
     count: int
     calendars: tuple[str, ...]
-    """Those that refuse the first of them."""
+    """Those that refuse each of them."""
     moved_to: datetime | None
     """When they run instead; None if they are left out."""
 

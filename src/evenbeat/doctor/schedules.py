@@ -13,6 +13,7 @@ from evenbeat.errors import EvenbeatError
 from evenbeat.observe.phrases import count, span
 from evenbeat.rules.calendar_records import KIND as CALENDAR
 from evenbeat.rules.calendar_records import named_calendars, read_calendar
+from evenbeat.rules.calendars import stopped_by
 from evenbeat.rules.dependencies import broken, unlisted
 from evenbeat.rules.templates import TEMPLATE
 from evenbeat.stores.base import Store
@@ -164,8 +165,8 @@ def dependency_findings(rows: list[ScheduleRecord]) -> Iterator[Finding]:
 
 
 def calendar_findings(store: Store, rows: list[ScheduleRecord], now: Instant) -> Iterator[Finding]:
-    """Yield findings about calendars that end soon, and about schedules whose calendar is gone. Nothing is
-    read for schedules without calendars."""
+    """Yield findings about calendars that end soon, about schedules whose calendar is gone, and about those
+    to which calendars leave no tick. Nothing is read for schedules without calendars."""
     stored = {(record.tenant, record.key): read_calendar(record) for record in store.find_records(CALENDAR)}
     today = now // 86_400_000
     for (tenant, name), found in sorted(stored.items()):
@@ -189,3 +190,19 @@ def calendar_findings(store: Store, rows: list[ScheduleRecord], now: Instant) ->
                     hint=f"set the calendar again, or change the trigger of {row.name}",
                     facts={"calendar": name, "tenant": row.tenant, "schedule": row.name},
                 )
+    stopped = [(row, names) for row in rows if (names := stopped_by(row, now))]
+    if stopped:
+        number = count(len(stopped), "schedule has", "schedules have")
+        yield Finding(
+            check="calendars",
+            level="warn",
+            message=f"{number} no tick to come: calendars leave none",
+            hint="change what the calendars contain, or the triggers: evenbeat schedules update",
+            details=some_lines(f"{row.name}: {', '.join(names)}" for row, names in stopped),
+            facts={
+                "stopped": [
+                    {"tenant": row.tenant, "schedule": row.name, "calendars": list(names)}
+                    for row, names in stopped
+                ]
+            },
+        )

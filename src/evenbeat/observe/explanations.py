@@ -16,6 +16,7 @@ from evenbeat.observe.ledger_explanations import outage_fact, row_fact, skipped_
 from evenbeat.observe.phrases import count, measured, some, span
 from evenbeat.observe.run_explanations import Speaker, Words, change_facts, run_facts, run_words
 from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.calendars import stopped_by
 from evenbeat.rules.dependencies import is_on_success, predecessors, unmet, waits_until
 from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.firing import catching_up
@@ -83,7 +84,7 @@ def tick_view(
         assert finding.run is not None
         words = run_words(finding, finding.run, facts.waiting, facts.now, speaker)
         words.evidence.extend(_clock_facts(Case(facts, finding, speaker)))
-    words.evidence.extend(change_facts(entry))
+    words.evidence.extend(change_facts(entry, speaker))
     if facts.by_hand is not None:
         words = _with_run_by_hand(words, facts.by_hand, speaker)
     if facts.asked is None:
@@ -187,7 +188,17 @@ def _finished(case: Case) -> Words:
                 f"last run {case.finding.run.id} {case.finding.run.state}", case.finding.run.finished_at
             )
         )
-    return Words(words, evidence)
+    calendars = stopped_by(schedule, case.facts.now)
+    if not calendars:
+        return Words(words, evidence)
+    has = "calendar" if len(calendars) == 1 else "calendars"
+    leave = "leaves" if len(calendars) == 1 else "leave"
+    show = case.speaker.command(f"calendars show {calendars[0]}")
+    return Words(
+        f"{words}: the {has} {' and '.join(calendars)} {leave} none",
+        evidence,
+        f"{schedule.name} goes on when a change of the calendar or of the trigger gives it a tick: {show}",
+    )
 
 
 def _no_tick(case: Case) -> Words:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
-from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, to_ms
 from evenbeat.core.records import ACTIVE_STATES, RunRecord
 from evenbeat.observe.phrases import command_line, count, date_time, measured, timespec
 from evenbeat.observe.reasons import hold_reason, wait_reason
@@ -86,7 +86,7 @@ def run_why(
     return Why(
         verdict=finding.verdict,
         sentence=words.sentence,
-        evidence=(*words.evidence, *change_facts(entry)),
+        evidence=(*words.evidence, *change_facts(entry, speaker)),
         remedy=words.remedy,
         schedule=run.schedule,
         tick=None if run.tick is None else speaker.moment(run.tick),
@@ -94,7 +94,7 @@ def run_why(
     )
 
 
-def change_facts(entry: AuditEntry | None) -> Iterator[Fact]:
+def change_facts(entry: AuditEntry | None, speaker: Speaker) -> Iterator[Fact]:
     """Yield who made a change by hand, and when."""
     if entry is None:
         return
@@ -103,7 +103,7 @@ def change_facts(entry: AuditEntry | None) -> Iterator[Fact]:
         text += f": trigger {entry.before['trigger']} → {entry.after['trigger']}"
     if entry.action == "pause" and entry.after.get("pause_note"):
         text += f": {entry.after['pause_note']}"
-    yield Fact(text=text, at=entry.at)
+    yield speaker.fact(text, to_ms(entry.at))
 
 
 def run_words(

@@ -7,14 +7,15 @@ passes them, or the ticks to which they moved: no later change of the calendar c
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger, InvalidValue
-from evenbeat.rules.ticks import own_trigger, tick_run_id
+from evenbeat.rules.ticks import own_trigger, readable_trigger, tick_run_id
 from evenbeat.triggers import Calendared, Every, Trigger, parse_trigger
 from evenbeat.triggers.calendar_copies import read_copies, with_earlier
 from evenbeat.triggers.calendar_moves import REACH
@@ -99,26 +100,41 @@ def _row(schedule: ScheduleRecord, gone: Removed, fired: Collection[Instant], no
     )
 
 
-def coming_removed(trigger: Calendared, after: Instant, most: int) -> list[Removed]:
+class Refused(NamedTuple):
+    """Ticks that calendars removed, and which ones refuse all of them."""
+
+    ticks: Removed
+    calendars: tuple[str, ...]
+
+
+def coming_removed(trigger: Calendared, after: Instant, most: int) -> list[Refused]:
     """Return the next ticks after an instant that calendars remove or move: at most so many ranges, within a
-    year."""
-    found: list[Removed] = []
+    year. Ticks that different calendars refuse are different ranges."""
+    found: list[Refused] = []
     end = after + _YEAR
-    while after < end and len(found) < most:
+    while after < end:
         # In parts: most calendars remove something soon.
         until = min(end, after + _PART)
         for gone in trigger.removed_ms(after + 1, until + 1):
-            previous = found[-1] if found else None
-            if previous and previous.moved_to == gone.moved_to and _follows(trigger, previous, gone):
-                found[-1] = Removed(previous.first, gone.last, previous.count + gone.count, gone.moved_to)
-            else:
-                found.append(gone)
+            for part in starmap(Refused, trigger.refusals(gone)):
+                if found and _is_one_range(trigger, found[-1], part):
+                    first, _, number, moved_to = astuple(found[-1].ticks)
+                    longer = Removed(first, part.ticks.last, number + part.ticks.count, moved_to)
+                    found[-1] = Refused(longer, part.calendars)
+                elif len(found) == most:
+                    return found
+                else:
+                    found.append(part)
         after = until
-    return found[:most]
+    return found
 
 
-def _follows(trigger: Calendared, before: Removed, after: Removed) -> bool:
-    return trigger.bare.next_ms(before.last) == after.first
+def _is_one_range(trigger: Calendared, before: Refused, after: Refused) -> bool:
+    return (
+        before.calendars == after.calendars
+        and before.ticks.moved_to == after.ticks.moved_to
+        and trigger.bare.next_ms(before.ticks.last) == after.ticks.first
+    )
 
 
 class Recalendared(NamedTuple):
@@ -205,13 +221,24 @@ def bare_trigger(trigger: Trigger) -> Trigger:
     return trigger.bare if isinstance(trigger, Calendared) else trigger
 
 
+def stopped_by(schedule: ScheduleRecord, now: Instant) -> tuple[str, ...]:
+    """Return the calendars that leave a schedule no tick to come, although its bare trigger has some; none if
+    it has a tick, or if it ended for another reason."""
+    if not schedule.calendars or schedule.next_tick is not None or readable_trigger(schedule) is None:
+        return ()
+    trigger = own_trigger(schedule)
+    if not isinstance(trigger, Calendared) or trigger.bare.next_ms(max(now, schedule.anchor)) is None:
+        return ()
+    return trigger.names
+
+
 def check_ticks(schedule: ScheduleRecord, tick: Instant | None) -> None:
     """Refuse a schedule with calendars that leave it no tick, although its bare trigger has some."""
     trigger = own_trigger(schedule)
     if tick is None and isinstance(trigger, Calendared) and trigger.bare.next_ms(schedule.anchor) is not None:
         raise InvalidTrigger(
             schedule.trigger,
-            f" has no tick: {', '.join(trigger.names)} leave none of the bare trigger's",
+            f" has no tick: the calendars ({', '.join(trigger.names)}) leave none",
             field="skip" if trigger.skip else "only",
             value=",".join(trigger.skip or trigger.only),
             hint="compare its times with the calendars: evenbeat calendars show NAME",

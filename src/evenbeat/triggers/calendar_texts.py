@@ -37,7 +37,7 @@ def read_days(texts: object, field: str) -> DayList:
     """Return the days of some texts or dates; refuse others, naming the text."""
     days: set[int] = set()
     yearly: set[YearDay] = set()
-    for text in _listed(texts, field, DAY_HINT):
+    for text in _listed(texts, field, "2026-12-25"):
         if isinstance(text, date) and not isinstance(text, datetime):
             days.add(text.toordinal() - EPOCH_ORDINAL)
             continue
@@ -62,7 +62,7 @@ def read_days(texts: object, field: str) -> DayList:
 def read_weekly(texts: object, field: str = "weekly") -> tuple[Span, ...]:
     """Return the weekly windows of some texts, in seconds since Monday, 00:00."""
     spans: list[Span] = []
-    for text in _listed(texts, field, WEEK_HINT):
+    for text in _listed(texts, field, "mon-fri 09:00-17:00"):
         words = text.lower().split() if isinstance(text, str) else []
         if not 1 <= len(words) <= 2:
             raise _refused(field, text, "is not a weekly window", WEEK_HINT)
@@ -95,7 +95,8 @@ def _weekdays(field: str, text: object, word: str) -> list[int]:
     for part in word.split(","):
         first, separator, last = part.partition("-")
         if first not in _WEEKDAYS or (separator and last not in _WEEKDAYS):
-            raise _refused(field, text, f"names no weekday by {shown(part)}", WEEK_HINT)
+            wrong = last if first in _WEEKDAYS else first
+            raise _refused(field, text, f"is not a weekly window: {shown(wrong)} is not a weekday", WEEK_HINT)
         begin = _WEEKDAYS.index(first)
         count = (_WEEKDAYS.index(last) - begin) % 7 + 1 if separator else 1
         found += [(begin + step) % 7 for step in range(count)]
@@ -123,9 +124,10 @@ def _day(field: str, text: str, word: str) -> int:
         raise _refused(field, text, "is not a day", DAY_HINT) from None
 
 
-def _listed(texts: object, field: str, hint: str) -> list[object]:
+def _listed(texts: object, field: str, example: str) -> list[object]:
     if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InvalidValue(f"{field} {shown(texts)} is not a list", field=field, value=texts, hint=hint)
+        entry = shown(texts if isinstance(texts, str) else example)
+        raise _refused(field, texts, "is not a list", f"write {field}=[{entry}]")
     found = list(texts)
     if len(found) > MOST_TEXTS:
         raise InvalidValue(

@@ -207,11 +207,32 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
 
     def refusing(self, tick: Instant) -> tuple[str, ...]:
         """Return the names of the calendars that refuse an instant."""
-        second = tick // 1000
-        copies = self._copies().at(second)
-        skipping = [name for name in self.skip if copies.placed(name, self._zone).stretch(second).inside]
-        lacking = [name for name in self.only if not copies.placed(name, self._zone).stretch(second).inside]
-        return (*skipping, *lacking)
+        return self._refusal(tick // 1000)[0]
+
+    def refusals(self, gone: Removed) -> Iterator[tuple[Removed, tuple[str, ...]]]:
+        """Yield the parts of a range of removed ticks, each with the calendars that refuse all its ticks."""
+        cursor: Instant | None = gone.first
+        while cursor is not None and cursor <= gone.last:
+            names, until = self._refusal(cursor // 1000)
+            edge = min(gone.last + 1, until * 1000)
+            last = self.bare.prev_ms(edge)
+            assert last is not None
+            yield Removed(cursor, last, self.bare.count_ms(cursor, edge), gone.moved_to), names
+            cursor = self.bare.next_ms(last)
+
+    def _refusal(self, second: int) -> tuple[tuple[str, ...], int]:
+        """Return the names of the calendars that refuse a second, and until when that certainly holds."""
+        copies = self._copies()
+        ends = [until for until, _ in copies.phases if second < until][:1]
+        copies = copies.at(second)
+        names: list[str] = []
+        for given, refused in ((self.skip, True), (self.only, False)):
+            for name in given:
+                inside, until = copies.placed(name, self._zone).stretch(second)
+                ends.append(until)
+                if inside is refused:
+                    names.append(name)
+        return tuple(names), min(ends)
 
     def explain(self) -> str:
         words, separator, rest = self.bare.explain().partition("; ")

@@ -249,6 +249,7 @@ export interface Calendar {
   templates: string[];
   replanned: number;
   effects: CalendarEffect[];
+  warnings: ChangeWarning[];
 }
 
 export interface CalendarDay {

@@ -9,14 +9,16 @@ import click
 
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.layout import listed, styled
-from evenbeat.cli.local_time import LocalTime
+from evenbeat.cli.local_time import whole
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.checks import is_name
 from evenbeat.core.explanations import Fact, Why
+from evenbeat.core.instants import to_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.errors import RunNotFound
+from evenbeat.observe.phrases import date_time, timespec
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,13 +41,12 @@ def command(subject: str, at: str | None, store: str | None, tenant: str | None,
     """
     with opened(store, tenant) as app:
         why = _explained(app, subject, at)
-        local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         yield styled((printable(why.sentence), "bold"))
         if why.evidence:
             yield ""
-            yield listed((_when(fact, local), printable(fact.text)) for fact in why.evidence)
+            yield listed((_when(fact), printable(fact.text)) for fact in why.evidence)
         if why.remedy:
             yield ""
             yield listed([("remedy", styled((printable(why.remedy), "green")))])
@@ -70,5 +71,6 @@ def _explained(app: Scheduler, subject: str, at: str | None) -> Why:
     return found
 
 
-def _when(fact: Fact, local: LocalTime) -> str:
-    return "" if fact.at is None else local.full(fact.at)
+def _when(fact: Fact) -> str:
+    """Return when a fact happened, in the zone of the sentence."""
+    return "" if fact.at is None else date_time(fact.at, timespec([whole(to_ms(fact.at))]))

@@ -24,7 +24,8 @@ export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDi
   const [form, setForm] = useState<CalendarForm>(calendar === null ? FIRST : formOf(calendar));
   const set = useAction(async () => {
     const made = await call("POST /calendars/{name}", { path: { name: form.name.trim() }, query: { tenant }, body: wantedOf(form) });
-    onDone(`Set ${made.name}; ${counted(made.replanned, "schedule")} planned anew.`);
+    const warnings = made.warnings.map(({ problem, hint }) => `${problem}${hint === null ? "" : ` (${hint})`}`);
+    onDone([`Set ${made.name}; ${counted(made.replanned, "schedule")} planned anew.`, ...warnings.map((text) => `Warning: ${text}.`)].join(" "));
   });
   const [effects, setEffects] = useState<Calendar | null>(null);
   const look = useAction(async () => {
@@ -61,7 +62,7 @@ export function CalendarDialog({ calendar, tenant, onClose, onDone }: CalendarDi
         <TextField label="Subdivision" {...text("subdivision")} placeholder="CA" help="A part of the country." />
         <TextField label="Zone" mono {...text("tz")} placeholder="Europe/Berlin" help="Empty: the zone of each schedule." />
       </div>
-      <p class="muted">Schedules that use it are planned anew. No run starts by that.</p>
+      <p class="muted">Schedules that use it are planned anew. This starts no run.</p>
       {calendar !== null && (
         <p>
           <Button disabled={!isComplete(form) || look.isBusy} onClick={() => void look.run()}>
@@ -88,6 +89,12 @@ function Effects({ calendar }: { calendar: Calendar }) {
         ))}
       </ul>
       {more > 0 && <p class="muted">and {more} more</p>}
+      {calendar.warnings.map(({ problem, hint }) => (
+        <p key={problem} class="warning whole-text">
+          {problem}
+          {hint !== null && ` (${hint})`}
+        </p>
+      ))}
     </div>
   );
 }

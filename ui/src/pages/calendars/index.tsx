@@ -127,6 +127,7 @@ function About({ calendar, tenant }: { calendar: Calendar; tenant: string | unde
     <>
       <p class="whole-text">{calendar.words}</p>
       {calendar.covers_until !== null && <p>Holidays and events are worked out until {calendar.covers_until}. Save it again to renew them.</p>}
+      <p>{zoneWords(calendar)}</p>
       {calendar.schedules.length === 0 ? (
         <p class="muted">No schedule uses it.</p>
       ) : (
@@ -147,6 +148,11 @@ function About({ calendar, tenant }: { calendar: Calendar; tenant: string | unde
       )}
     </>
   );
+}
+
+function zoneWords({ tz, events }: Calendar): string {
+  if (tz !== null) return `Its days and times are those of ${tz}.`;
+  return `Its days and windows are those of each schedule's zone.${events > 0 ? " Times of events are shown in UTC." : ""}`;
 }
 
 function Schedules({ calendar }: { calendar: Calendar }) {

@@ -25,7 +25,7 @@ export function CalendarsSection({ tenant, name, zone, revision }: About) {
         <p class="names">
           <Names word="Skips" names={found.skip} tenant={tenant} />
           {found.skip.length > 0 && found.only.length > 0 && "; "}
-          <Names word="Only in" names={found.only} tenant={tenant} />
+          <Names word={found.skip.length > 0 ? "only in" : "Only in"} names={found.only} tenant={tenant} />
         </p>
         {found.removed.length === 0 ? (
           <p class="muted">They remove no tick within a year.</p>

@@ -45,7 +45,6 @@ function TemplateList({ tenant }: { tenant: string }) {
     close();
     data.reload();
   };
-  const own = data.value?.items.filter(({ built_in }) => !built_in);
   return (
     <Page
       title="Templates"
@@ -57,7 +56,7 @@ function TemplateList({ tenant }: { tenant: string }) {
         )
       }
     >
-      <Section title={`Templates of ${tenant}`} aside={own && counted(own.length, "template")}>
+      <Section title={`Templates of ${tenant}`} aside={data.value && counted(data.value.items.length, "template")}>
         <p class="muted">Schedules inherit the options of their template, except for those that they have of their own.</p>
         <Loaded data={data}>
           {({ items }) => <Table caption="Templates, and their options" columns={columnsOf(isAdmin, setAsked)} rows={items} keyOf={({ name }) => name} />}

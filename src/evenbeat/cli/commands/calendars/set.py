@@ -11,11 +11,12 @@ import click
 from evenbeat.cli.calendar_input import users_of
 from evenbeat.cli.failures import Failed
 from evenbeat.cli.output import answer, json_option
-from evenbeat.cli.phrases import printable
+from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.calendars import LONGEST_ICS
+from evenbeat.core.instants import to_ms
 from evenbeat.core.json_form import json_form
-from evenbeat.observe.phrases import count
+from evenbeat.observe.phrases import count, date_time, timespec
 
 
 @click.command("set")
@@ -82,12 +83,13 @@ def command(
             yield f"{count(made.replanned, 'schedule')} {'would be ' if dry_run else ''}planned anew"
         for effect in made.effects:
             yield f"  {effect.schedule}: next {_ticks(effect.before)} → {_ticks(effect.after)}"
+        yield from warning_lines(made.warnings)
 
     answer({"calendar": json_form(made)}, people, as_json=as_json)
 
 
 def _ticks(ticks: tuple[datetime, ...]) -> str:
-    return ", ".join(f"{tick:%a %Y-%m-%d %H:%M}" for tick in ticks) or "none"
+    return ", ".join(date_time(tick, timespec([to_ms(tick)])) for tick in ticks) or "none"
 
 
 def _read(path: Path) -> str:

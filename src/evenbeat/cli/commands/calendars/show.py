@@ -47,7 +47,7 @@ def command(
     def people() -> Iterable[RenderableType]:
         yield styled((calendar.name, "bold"))
         yield ""
-        yield listed(list(_lines(calendar)))
+        yield listed(list(_lines(calendar, tz or "UTC")))
         yield ""
         for day in days[:_SHOWN]:
             yield _day(day)
@@ -59,12 +59,17 @@ def command(
     answer({"calendar": json_form(calendar), "days": json_form(days)}, people, as_json=as_json)
 
 
-def _lines(calendar: Calendar) -> Iterator[tuple[str, RenderableType]]:
+def _lines(calendar: Calendar, shown_in: str) -> Iterator[tuple[str, RenderableType]]:
     yield "contains", printable(calendar.words)
     if calendar.covers_until is not None:
         yield "worked out", f"until {calendar.covers_until}; set it again to renew it"
     if calendar.without:
         yield "without", ", ".join(calendar.without)
+    if calendar.tz is None:
+        events = f"; times of events are shown in {shown_in}" if calendar.events else ""
+        yield "zone", f"that of each schedule{events}"
+    else:
+        yield "zone", calendar.tz
     yield "schedules", ", ".join(calendar.schedules) or "none"
     if calendar.templates:
         yield "templates", ", ".join(calendar.templates)

@@ -24,6 +24,7 @@ from evenbeat.core.json_form import json_form
 from evenbeat.core.records import CatchUp, Execution
 from evenbeat.core.results import RecentRun, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.observe.phrases import count, measured
+from evenbeat.rules.calendars import bare_trigger
 from evenbeat.rules.ownership import declared_in
 from evenbeat.triggers import Cron
 from evenbeat.triggers.zones import read_zone
@@ -69,15 +70,13 @@ def command(name: str, store: str | None, tenant: str | None, as_json: bool) -> 
             ]
         )
         if coming:
-            trigger = bound(schedule)
+            bare = bare_trigger(bound(schedule))
             yield ""
             away = [
-                Tick(
-                    start, start - whole(local.now), trigger.note(tick) if isinstance(trigger, Cron) else None
-                )
+                Tick(start, start - whole(local.now), bare.note(tick) if isinstance(bare, Cron) else None)
                 for tick, start in zip(map(to_ms, coming), map(whole, starts), strict=True)
             ]
-            zone = trigger.zone if isinstance(trigger, Cron) else local.zone.zone
+            zone = bare.zone if isinstance(bare, Cron) else local.zone.zone
             if zone is None or zone.fixed == 0:
                 zone = read_zone("UTC")  # containers call it Etc/UTC
             yield TickTable(away, zone, local.zone)
