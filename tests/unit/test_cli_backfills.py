@@ -65,11 +65,10 @@ def test_a_backfill_is_made_listed_shown_and_cancelled(app: Scheduler) -> None:
         "to cancel it: evenbeat backfills cancel mine",
     ]
     work(app, "boom")
-    assert printed("backfills", "list").splitlines() == [
-        "id    schedule  state    progress                  failed  from   to",
-        "───────────────────────────────────────────────────────────────────────",
-        "mine  hourly    running       2/4  [######......]       2  00:00  04:00",
-    ]
+    heading, _, line = printed("backfills", "list").splitlines()
+    assert heading.split() == ["id", "schedule", "state", "ended", "failed", "from", "to"]
+    row = "mine  hourly    running    2/4  [######......]       2  2026-03-02 00:00 +00:00"
+    assert line == f"{row}  2026-03-02 04:00 +00:00"
     shown = printed("backfills", "show", "mine")
     assert "progress  [###############...............] 2 of 4 runs ended, 2 failed, 2 active" in shown
     assert "failed    default/hourly/backfill/mine/" in shown
@@ -118,6 +117,40 @@ def test_without_missing_runs_it_says_that_there_is_nothing_to_add(app: Schedule
     assert not any("may be deleted" in line for line in dry)
     made = printed(*command).splitlines()
     assert made[0] == "there is nothing to add: all 4 ticks have a succeeded run"
+
+
+def test_a_list_shows_both_ends_of_the_range_in_the_zone_of_the_schedule(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.schedules.add("bank", cron("0 9 * * *", tz="Europe/Berlin"), "work")
+    app.schedules.backfill("bank", "2025-10-01", "2025-11-01", id="0123456789abcdef")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = printed("backfills", "list").splitlines()
+    assert lines[0].split() == ["id", "schedule", "state", "ended", "from", "to"]
+    words = [*lines[2].split(), *lines[3].split()]
+    assert [words.count(word) for word in ("2025-10-01", "+02:00", "2025-11-01", "+01:00")] == [1, 1, 1, 1]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--from", "2026-03-02", "--to", "2026-03-01"), "; give the earlier time first\n"),
+        (("--from", "1d", "--to", "7d"), "; a duration counts back from now: 7d is before 1d\n"),
+        (
+            ("--from", "2026-02-30", "--to", "now"),
+            'error: --from "2026-02-30": there is no such day; a date alone is enough: "2026-03-01"\n',
+        ),
+        (("--from", "2026-02-01T25:00", "--to", "now"), "there is no such time"),
+    ],
+)
+def test_a_refused_range_is_answered_in_its_own_terms(options: tuple[str, ...], words: str) -> None:
+    assert words in failed("schedules", "backfill", "hourly", *options, code=2)
+
+
+def test_now_is_the_end_of_a_range() -> None:
+    made = answered("schedules", "backfill", "hourly", "--from", "4h", "--to", "now", "--dry-run")["backfill"]
+    assert made["end"] == "2026-03-02T08:00:00Z"
 
 
 def test_without_backfills_the_list_says_how_to_make_one() -> None:

@@ -49,6 +49,15 @@ def state_cell(backfill: Backfill) -> Cell:
     return (backfill.state.replace("_", " "), style)
 
 
+END_WIDTH = len("00:00 +00:00")
+"""The width in which an end of a range takes two lines."""
+
+
+def end_text(end: datetime) -> str:
+    """Return an end of a range in the zone of the trigger: ``2026-03-01 00:00 +01:00``."""
+    return date_time(end, timespec([to_ms(end) // 1000 * 1000]), weekday=False)
+
+
 def progress_line(backfill: Backfill) -> str:
     """Return ``[####....] 12 of 24 runs ended, 1 failed, 2 active``."""
     parts = [f"{backfill.ended:,} of {count(backfill.total, 'run')} ended"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 
@@ -22,6 +23,7 @@ FIRST: Instant = -62_135_510_400_000  # 0001-01-02T00:00:00Z
 LAST: Instant = 253_402_214_399_999  # 9999-12-30T23:59:59.999Z
 
 _LONGEST_TEXT = 100
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def to_ms(moment: datetime, field: str = "datetime") -> Instant:
@@ -140,7 +142,8 @@ def read_moment(
     """Return the instant of a moment.
 
     With ``tz``, a text without an offset is a wall-clock time in that zone.
-    With ``ago``, a duration counts back from now; one with a plus sign, which means "from now", is refused.
+    With ``ago``, a duration counts back from now, and the text "now" is accepted; a duration with a plus
+    sign, which means "from now", is refused.
     """
     sign = -1 if ago else 1
     if isinstance(moment, timedelta):
@@ -156,6 +159,10 @@ def read_moment(
             )
         if text != moment.strip() or is_duration(text):
             return now + sign * read_duration(text, field)
+        if ago and text.lower() == "now":
+            return now
+        if _DATE.match(text) and read_date(moment) is None:
+            raise _no_such_day(moment, field)
         if read_date(moment) is None:
             when = "ago" if ago else "from now"
             raise InvalidValue(
@@ -165,6 +172,16 @@ def read_moment(
                 hint=f'write it like "2026-03-01T09:00:00Z", or "2h" for two hours {when}',
             )
     return read_instant(moment, field, tz)
+
+
+def _no_such_day(text: str, field: str) -> InvalidValue:
+    """Return the refusal of a text that begins like a date."""
+    day = text.strip()[: len("2026-03-01")]
+    if read_date(day) is None:
+        problem, hint = "there is no such day", 'a date alone is enough: "2026-03-01"'
+    else:
+        problem, hint = "there is no such time", 'write it like "2026-03-01T09:00", or the date alone'
+    return InvalidValue(f"{field} {shown(text)}: {problem}", field=field, value=text, hint=hint)
 
 
 def read_period(

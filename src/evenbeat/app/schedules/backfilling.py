@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.awaitable import twin
 from evenbeat.core.backfills import MOST_CONCURRENT, MOST_TICKS, Backfill, BackfillOrder
 from evenbeat.core.checks import check_flag, check_label, check_one_of, check_whole, read_priority
+from evenbeat.core.durations import is_duration
 from evenbeat.core.instants import Instant, Moment, read_moment, write_instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import DamagedSchedule, InvalidValue, shown
@@ -135,9 +137,17 @@ def _range(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> tup
             f"start and end are not in order: {shown(start)} is not before {shown(end)}",
             field="end",
             value=end,
-            hint="a duration counts back from now: 7d is before 1d",
+            hint=_ORDER_OF_DURATIONS if _is_duration(start) or _is_duration(end) else _ORDER_OF_DATES,
         )
     return first, last
+
+
+_ORDER_OF_DURATIONS = "a duration counts back from now: 7d is before 1d"
+_ORDER_OF_DATES = "give the earlier time first"
+
+
+def _is_duration(moment: Moment) -> bool:
+    return isinstance(moment, timedelta) or (isinstance(moment, str) and is_duration(moment.strip()))
 
 
 def _refuse_followers(row: ScheduleRecord, start: Moment) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from evenbeat.app.backfills import MOST_LISTED
-from evenbeat.cli.backfill_words import state_cell
+from evenbeat.cli.backfill_words import END_WIDTH, end_text, state_cell
 from evenbeat.cli.layout import Column, Fitted
-from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.progress import bar
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
@@ -40,13 +39,12 @@ def command(
 ) -> None:
     """List the backfills, the newest first, and how far they are.
 
-    A backfill that is over is kept for 90 days.
+    The range is in the zone of the schedule. A backfill that is over is kept for 90 days.
     """
     with opened(store, tenant) as app:
         found = app.backfills.list(schedule=schedule, limit=limit, all_tenants=all_tenants)
         if not found and schedule is not None and not all_tenants:
             app.schedules.get(schedule)  # refuses a misspelt name
-        local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         if not found:
@@ -58,15 +56,18 @@ def command(
             [
                 Column("id", [each.id for each in found]),
                 Column("tenant", [each.tenant if all_tenants else "" for each in found]),
-                Column("schedule", [each.schedule for each in found], wraps=24),
+                Column("schedule", [each.schedule for each in found], wraps=12),
                 Column("state", [state_cell(each) for each in found]),
-                Column("progress", [f"{each.ended:,}/{each.total:,}" for each in found], justify="right"),
+                Column("ended", [f"{each.ended:,}/{each.total:,}" for each in found], justify="right"),
                 Column("", [bar(each.ended, each.total, 12) for each in found], drop=3),
                 Column(
-                    "failed", [f"{each.failed:,}" if each.failed else "" for each in found], justify="right"
+                    "failed",
+                    [f"{each.failed:,}" if each.failed else "" for each in found],
+                    drop=1,
+                    justify="right",
                 ),
-                Column("from", [local.near(each.start) for each in found], drop=1),
-                Column("to", [local.near(each.end) for each in found], drop=1),
+                Column("from", [end_text(each.start) for each in found], wraps=END_WIDTH),
+                Column("to", [end_text(each.end) for each in found], wraps=END_WIDTH),
                 Column("waits for", [each.waits_for or "" for each in found], drop=2, wraps=30),
             ]
         )

@@ -66,7 +66,8 @@ def command(
 ) -> ExitCode | None:
     """Add a run for each tick of a past range.
 
-    TIME is a date, a date and time (in the trigger's zone unless it has an offset), or how long ago: 7d.
+    TIME is a date, a date and time (in the trigger's zone unless it has an offset), how long ago (7d),
+    or now.
     Nodes add the runs a few at a time. The same range again adds nothing, and shows the
     backfill that exists, unless it gets an --id of its own.
 
