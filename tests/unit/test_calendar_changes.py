@@ -186,7 +186,8 @@ def test_each_tick_runs_once_or_is_in_the_ledger_once(
         elif step == "pause" and history.row.state == "active":
             history.apply(changes.pause(history.row, history.now))
         elif step == "resume":
-            history.apply(changes.resume(history.row, history.now, history.active))
+            catch_up = size % 2 == 1
+            history.apply(changes.resume(history.row, history.now, history.active, catch_up=catch_up))
         elif step in ("later", "earlier") and history.row.next_tick is not None:
             by = size * HOUR // 2 + 17_000
             tick = history.row.next_tick + by if step == "later" else history.now + by
@@ -441,6 +442,56 @@ def test_ticks_that_are_removed_while_the_schedule_is_finished_are_recorded() ->
     travel(history, at(5))
     assert ran(history) == ["05 09:00"]
     assert ledger(history) == [("02", 3, None)]
+
+
+def test_a_change_of_the_calendar_leaves_the_ticks_of_a_pause_to_the_resume() -> None:
+    history = made("0 9 * * * skip=off", off(3))
+    history.apply(changes.pause(history.row, history.now))
+    travel(history, at(4))
+    history.change(off(2, 5))
+    travel(history, at(6))
+    history.apply(changes.resume(history.row, history.now, catch_up=True))
+    history.fire()
+    assert ran(history) == ["02 09:00", "04 09:00", "06 09:00"]
+    assert ledger(history) == [("03", 1, None), ("05", 1, None)]
+
+
+def test_a_row_does_not_grow_without_end_when_the_calendar_changes_in_a_pause() -> None:
+    history = made("0 9 * * * skip=off", off(3))
+    history.apply(changes.pause(history.row, history.now))
+    sizes = []
+    for day in range(4, 100):
+        travel(history, at(day))
+        history.change(off(day + 1))
+        sizes.append(len(history.row.calendars))
+    assert max(sizes) == max(sizes[:40])
+    history.apply(changes.resume(history.row, history.now, catch_up=True))
+    end = history.now
+    history.end(history.row.trigger)
+    history.check(end)
+
+
+def test_a_pause_of_a_schedule_that_a_calendar_finished_holds() -> None:
+    history = made("0 9 * * * skip=off", off())
+    history.change(TimeSet(weekly=((0, 7 * DAY),)))
+    history.apply(changes.pause(history.row, history.now, "stop"))
+    assert (history.row.state, history.row.pause_note) == ("paused", "stop")
+    travel(history, at(4))
+    history.change(off())
+    travel(history, at(6))
+    assert (history.row.state, ran(history)) == ("paused", [])
+    history.apply(changes.resume(history.row, history.now))
+    travel(history, at(8))
+    assert ran(history) == ["07 09:00", "08 09:00"]
+    assert [(row.reason, row.count) for row in history.rows] == [("calendar", 3), ("paused", 2)]
+
+
+def test_a_pause_of_a_schedule_that_its_own_trigger_finished_does_not_count() -> None:
+    history = made("0 9 * * * until=2026-03-03T00:00 skip=off", off())
+    travel(history, at(4))
+    assert history.row.state == "finished"
+    history.apply(changes.pause(history.row, history.now))
+    assert history.row.state == "finished"
 
 
 def test_removed_ticks_have_a_row_for_each_stretch() -> None:
