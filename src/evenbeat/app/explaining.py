@@ -25,8 +25,7 @@ from evenbeat.node.pruner import purged_before
 from evenbeat.node.rollups import read_rollups
 from evenbeat.observe import explanations, run_explanations
 from evenbeat.rules.accounts import is_of_trigger, trigger_since
-from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick
-from evenbeat.rules.calendars import bare_row
+from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick, row_for
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import may_be_stuck, needs_active
 from evenbeat.rules.rollups import KEPT, start_of
@@ -86,9 +85,8 @@ def explain_schedule(
         facts = TickFacts(now, row, Place(), asked)
     else:
         names = trigger.names if isinstance(trigger, Calendared) else ()
-        if names and asked is not None and asked.until <= trigger_since(row) + 1:
-            # What the calendars contained then is not known: the ledger has what they removed.
-            row = bare_row(row)
+        if names and asked is not None:
+            row = row_for(row, asked, now)
         place = present_tick(row, now) if asked is None else locate(row, asked)
         facts = _read(store, TickFacts(now, row, place, asked, calendars=names))
     start, end = (None, now) if asked is None else (asked.at, asked.until - 1)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.rules.accounts import trigger_since
+from evenbeat.rules.calendars import bare_anchor, bare_row, bare_since
 from evenbeat.rules.ticks import own_trigger, spread_delay
 from evenbeat.triggers import Calendared, Cron, Trigger
 
@@ -58,6 +61,24 @@ def locate(schedule: ScheduleRecord, asked: Asked) -> Place:
         removed = removed if removed is not None and removed < asked.until else None
     place = beside(schedule, trigger, asked.at if tick is None else tick)
     return place._replace(tick=tick, clock=clock, removed=removed)
+
+
+def row_for(schedule: ScheduleRecord, asked: Asked, now: Instant) -> ScheduleRecord:
+    """Return the row of a schedule with calendars as it was at the time of a question.
+
+    What the calendars contained before they last changed is not known: the ledger has what they removed, and
+    the bare trigger the ticks. A tick that waits for a free day since then has no row in the ledger yet.
+    """
+    since, coming, trigger = trigger_since(schedule), schedule.next_tick, own_trigger(schedule)
+    first = trigger.next_ms(since)
+    is_present = any(each is not None and asked.at <= each < asked.until for each in (first, coming))
+    if asked.at > since or is_present or not isinstance(trigger, Calendared):
+        return schedule
+    until = now if coming is None else min(now, coming - 1)
+    waiting = trigger.waiting_ms(until, bare_since(schedule))
+    if any(each.first < asked.until and asked.at <= each.last for each in waiting):
+        return replace(schedule, anchor=bare_anchor(schedule))
+    return bare_row(schedule)
 
 
 def present_tick(schedule: ScheduleRecord, now: Instant) -> Place:

@@ -190,6 +190,8 @@ def past_trigger(name: str, trigger: str, anchor: Instant, start: Instant, calen
     """
     row = ScheduleRecord(name=name, task="", trigger=trigger, anchor=anchor, calendars=calendars)
     bound, own = own_trigger(row), bare_trigger(parse_trigger(trigger))
+    if isinstance(bound, Calendared) and bound.since is not None:
+        bound = replace(bound, since=None)
     if not (isinstance(own, Every) and own.start is None):
         return bound
     first = anchor + own.period

@@ -21,6 +21,8 @@ from evenbeat.triggers.calendar_copies import read_copies, with_earlier
 from evenbeat.triggers.calendar_moves import REACH
 from evenbeat.triggers.calendared import Removed
 
+# A row with so many earlier contents of its calendars keeps no more because of a pause.
+_MOST_PHASES = 32
 _YEAR, _PART = 366 * 86_400_000, 31 * 86_400_000
 
 
@@ -171,6 +173,23 @@ def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) 
     if changed.state != "paused":
         changed = replace(changed, wake_at=tick, state="finished" if tick is None else "active")
     return Recalendared(changed, _rows(before, trigger, now, (), now))
+
+
+def keeps_pause(schedule: ScheduleRecord) -> bool:
+    """Return whether the ticks of a pause stay for the resume when the schedule's calendars change.
+
+    The row keeps what the calendars contained until then. After too many changes in one pause, it would grow
+    without end.
+    """
+    return len(read_copies(schedule.calendars).phases) < _MOST_PHASES
+
+
+def is_finished_by_calendar(schedule: ScheduleRecord, now: Instant) -> bool:
+    """Return whether only its calendars leave a finished schedule without ticks."""
+    if schedule.state != "finished" or not schedule.calendars:
+        return False
+    bare = bare_row(schedule)
+    return readable_trigger(bare) is not None and own_trigger(bare).next_ms(now) is not None
 
 
 def _kept_anchor(schedule: ScheduleRecord, now: Instant) -> Instant:

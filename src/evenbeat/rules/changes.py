@@ -35,6 +35,8 @@ from evenbeat.rules.calendars import (
     bare_trigger,
     check_ticks,
     contents,
+    is_finished_by_calendar,
+    keeps_pause,
     readable_contents,
     recalendared,
     removed_until,
@@ -189,7 +191,7 @@ def _change(
         return planned
     changed = replace(planned.schedule, **fields, damage="")
     if not same_trigger:
-        if changed.state == "paused" and before is not None:
+        if changed.state == "paused" and before is not None and not (same_rule and keeps_pause(schedule)):
             # Record the old trigger's ticks of the pause so far: later, that trigger is gone.
             passed = skip_until(planned.schedule, now + 1, "paused", now)
             coming = {"next_tick": passed.schedule.next_tick, "moved": passed.schedule.moved}
@@ -239,7 +241,8 @@ def pause(
 ) -> Planned:
     """Pause the schedule until it is resumed or ``until`` comes, and record overdue ticks as skipped.
 
-    A pause may be an emergency stop, and must not start any run.
+    A pause may be an emergency stop, and must not start any run. A finished schedule stays so, unless a
+    changed calendar may give it ticks again.
     """
     _check_readable(schedule)
     check_texts(note=note, by=by)
@@ -247,7 +250,7 @@ def pause(
     # A machine that can't read the trigger leaves overdue ticks to be recorded at the end of the pause.
     readable = readable_trigger(schedule) is not None
     planned = skip_overdue(schedule, now, "paused", even_paused=False) if readable else Planned(schedule)
-    if planned.schedule.state == "finished":
+    if planned.schedule.state == "finished" and not is_finished_by_calendar(planned.schedule, now):
         return planned._replace(schedule=_revised(planned.schedule, now))
     paused = replace(
         planned.schedule,

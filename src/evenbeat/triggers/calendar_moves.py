@@ -4,6 +4,9 @@ A tick is settled once: when it runs at its own time or at the one that it moved
 for it. What calendars contain may change before that. Then the new content decides about the time that is
 left: a tick that waits for a free day runs on the first one that the new content leaves, and a tick that has
 run ahead of its time does not run again.
+
+A trigger that applies since an instant has no ticks before it: none moves from there to a later day, and none
+runs ahead on a day that had passed by then.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import FIRST, Instant
 from evenbeat.triggers.time_sets import DAY, Admission, PhasedAdmission, second_of
 
 if TYPE_CHECKING:
@@ -46,8 +49,9 @@ class Fate(NamedTuple):
 class MovedTicks:
     """The ticks of a cron whose refused ticks move to the next, or the previous, free day."""
 
-    def __init__(self, bare: Cron, move: Move, admission: Admission) -> None:
+    def __init__(self, bare: Cron, move: Move, admission: Admission, since: Instant | None = None) -> None:
         self._bare = bare
+        self._since = FIRST - 1 if since is None else since
         self._is_next = move == "next"
         phases = admission.earlier if isinstance(admission, PhasedAdmission) else ()
         present = admission.present if isinstance(admission, PhasedAdmission) else admission
@@ -58,9 +62,10 @@ class MovedTicks:
 
     def fate(self, tick: Instant) -> Fate:
         """Return what becomes of a tick of the bare trigger."""
+        if tick <= self._since:
+            return Fate(tick, None)
         if not self._ends:
-            (admission,) = self._admissions
-            image = tick if admission.admits(tick // 1000) else self._free_day(admission, tick)
+            image = self._plain(tick)
             return Fate(tick if image is None else image, image)
         return self._fate_forward(tick) if self._is_next else self._fate_back(tick)
 
@@ -69,7 +74,7 @@ class MovedTicks:
         if self._edge is None or after > self._edge:
             return self._next_plain(after)
         best: Instant | None = None
-        first = tick = self._bare.next_ms(after - REACH if self._is_next else after)
+        first = tick = self._tick_after(after - REACH if self._is_next else after)
         for _ in range(_MOST_MOVES):
             if tick is None or first is None or tick - first > HORIZON:
                 break
@@ -78,7 +83,7 @@ class MovedTicks:
             image = self.fate(tick).image
             if image is not None and image > after:
                 best = image if best is None else min(best, image)
-            tick = self._bare.next_ms(tick)
+            tick = self._tick_after(tick)
         return best
 
     def prev_ms(self, before: Instant) -> Instant | None:
@@ -90,7 +95,7 @@ class MovedTicks:
             if found is not None and found > self._edge:
                 return found
         best: Instant | None = None
-        first = tick = self._bare.prev_ms(before if self._is_next else before + REACH)
+        first = tick = self._tick_before(before if self._is_next else before + REACH)
         for _ in range(_MOST_MOVES):
             if tick is None or first is None or first - tick > HORIZON:
                 break
@@ -99,7 +104,7 @@ class MovedTicks:
             image = self.fate(tick).image
             if image is not None and image < before:
                 best = image if best is None else max(best, image)
-            tick = self._bare.prev_ms(tick)
+            tick = self._tick_before(tick)
         return best
 
     def source(self, tick: Instant) -> Instant | None:
@@ -109,6 +114,13 @@ class MovedTicks:
         edge = tick - REACH if self._is_next else tick
         nearby = self._bare.between_ms(edge, edge + REACH)
         return next((each for each in nearby if self.fate(each).image == tick), None)
+
+    def _tick_after(self, instant: Instant) -> Instant | None:
+        return self._bare.next_ms(max(instant, self._since))
+
+    def _tick_before(self, instant: Instant) -> Instant | None:
+        tick = self._bare.prev_ms(instant)
+        return tick if tick is not None and tick > self._since else None
 
     def _fate_forward(self, tick: Instant) -> Fate:
         index = next((each for each, end in enumerate(self._ends) if tick // 1000 < end), len(self._ends))
@@ -127,17 +139,15 @@ class MovedTicks:
         return Fate(image, image)
 
     def _fate_back(self, tick: Instant) -> Fate:
-        begin: int | None = None
+        begin = self._since + 1
         for end, admission in zip((*self._ends, None), self._admissions, strict=True):
             image = tick if admission.admits(tick // 1000) else self._free_day(admission, tick)
-            if image is not None:
-                second = image // 1000
-                # A day that had passed when the content changed can't be used any more.
-                if (begin is None or second >= begin) and (end is None or second < end):
-                    return Fate(image, image)
+            # A day that had passed when the trigger was set, or the content changed, can't be used any more.
+            if image is not None and image >= begin and (end is None or image < end * 1000):
+                return Fate(image, image)
             if end is not None and tick // 1000 < end:
                 break
-            begin = end
+            begin = max(begin, (end or 0) * 1000)
         return Fate(tick, None)
 
     def _free_day(self, admission: Admission, tick: Instant, since: int | None = None) -> Instant | None:
@@ -167,15 +177,16 @@ class MovedTicks:
     def _plain(self, tick: Instant) -> Instant | None:
         """Return where a tick runs by the present content alone."""
         admission = self._admissions[-1]
-        return tick if admission.admits(tick // 1000) else self._free_day(admission, tick)
+        image = tick if admission.admits(tick // 1000) else self._free_day(admission, tick)
+        return image if image is not None and image > self._since else None
 
     def _next_plain(self, after: Instant) -> Instant | None:
         best = None
         if self._is_next:
-            images = self._images(self._bare.prev_ms, after + 1)
+            images = self._images(self._tick_before, after + 1)
             best = min((image for image in images if image > after), default=None)
         settled: set[int] = set()
-        first = tick = self._bare.next_ms(after)
+        first = tick = self._tick_after(after)
         for _ in range(_MOST_MOVES):
             if tick is None or first is None or tick - first > HORIZON or len(settled) == self._times:
                 break
@@ -188,16 +199,16 @@ class MovedTicks:
                 settled.add(self._time_of(tick))
                 if self._is_next:
                     break
-            tick = self._bare.next_ms(tick)
+            tick = self._tick_after(tick)
         return best
 
     def _prev_plain(self, before: Instant) -> Instant | None:
         best = None
         if not self._is_next:
-            images = self._images(self._bare.next_ms, before - 1)
+            images = self._images(self._tick_after, before - 1)
             best = max((image for image in images if image < before), default=None)
         settled: set[int] = set()
-        first = tick = self._bare.prev_ms(before)
+        first = tick = self._tick_before(before)
         for _ in range(_MOST_MOVES):
             if tick is None or first is None or first - tick > HORIZON or len(settled) == self._times:
                 break
@@ -210,7 +221,7 @@ class MovedTicks:
                 settled.add(self._time_of(tick))
                 if not self._is_next:
                     break
-            tick = self._bare.prev_ms(tick)
+            tick = self._tick_before(tick)
         return best
 
     def _images(self, step: Step, edge: Instant) -> Iterator[Instant]:

@@ -55,6 +55,9 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
     move: Move = "skip"
     copies: CalendarCopies | None = None
     """What the named calendars contain; None if some of it is not known."""
+    since: Instant | None = None
+    """The instant since when ticks may move: no earlier tick moves, and no tick moves to before it. None
+    without such a bound."""
 
     @property
     def tzinfo(self) -> tzinfo:
@@ -151,8 +154,7 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
         """Return the ticks of the bare trigger after ``since`` about which it becomes certain in [start, end)
         that they do not run at their own time.
 
-        That is when they run at another time, or when they are removed. An instant to which one moved that is
-        not after ``since`` does not count: the trigger did not apply by then.
+        That is when they run at another time, or when they are removed.
         """
         if self.move == "skip":
             return self._removed_stretches(max(start, since + 1), end)
@@ -173,8 +175,6 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
         moves = self._moves()
         for tick in self.bare.between_ms(max(since + 1, start - REACH), end + REACH):
             settled_at, image = moves.fate(tick)
-            if image is not None and image <= since:
-                settled_at, image = tick, None
             yield tick, image, image != tick and start <= settled_at < end
 
     def _removed_stretches(self, start: Instant, end: Instant) -> list[Removed]:
@@ -254,6 +254,10 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
 
     def bind(self, name: str, since: Instant) -> Calendared:
         bound = self.bare.bind(name, since)
+        if self.move != "skip":
+            given = None if self.copies is None else self.copies.history.given
+            since = since if given is None else given
+            return Calendared(bound, self.skip, self.only, self.move, self.copies, since)
         if bound is self.bare:
             return self
         return Calendared(bound, self.skip, self.only, self.move, self.copies)
@@ -283,7 +287,7 @@ class Calendared(Trigger, frozen=True, cache_hash=True):
 
     def _moves(self) -> MovedTicks:
         bare: Any = self.bare  # a cron: ``move`` is refused for others
-        return MovedTicks(bare, self.move, self._admission())
+        return MovedTicks(bare, self.move, self._admission(), self.since)
 
     def _unresolved(self, name: str) -> InvalidTrigger:
         field = "skip" if name in self.skip else "only"
