@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from evenbeat import Scheduler, every, on_success_of
+from evenbeat.core.instants import from_ms
 from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.rules import attempts
 from evenbeat.rules.firing import plan
@@ -111,3 +112,56 @@ def test_a_change_without_a_node_does_not_make_a_schedule_on_success_due() -> No
     store.fire_due(clock.now, 10, plan)
     assert overdue() == []
     assert len(app.runs.list(schedule="report")) == 1
+
+
+def verdicts(time: VirtualScheduler, name: str, *times: str) -> list[str]:
+    return [time.schedules.why(name, at).verdict for at in times]
+
+
+@pytest.fixture
+def held(time: VirtualScheduler) -> VirtualScheduler:
+    """Return a scheduler with a follower whose first run does not end soon."""
+
+    @time.app.task(retries=5, backoff="1d")
+    def slow() -> None:
+        raise ValueError
+
+    time.schedules.add("report", on_success_of("load"), "slow", overlap="queue_all")
+    time.travel("4h 30m")  # from 12:00: successes at 13:00, 14:00, 15:00 and 16:00
+    return time
+
+
+def test_why_knows_each_success_that_waits(held: VirtualScheduler) -> None:
+    waits = "waits_for_run"
+    asked = ("13:00", "14:00", "15:00", "16:00")
+    assert verdicts(held, "report", *asked) == ["retry", waits, waits, waits]
+    assert verdicts(held, "report", "14:30") == ["no_tick"]
+
+
+def test_why_knows_each_success_of_a_row_with_several(held: VirtualScheduler) -> None:
+    held.schedules.delete("report")
+    assert [row.count for row in held.schedules.skipped("report")] == [3]
+    assert verdicts(held, "report", "14:00", "15:00", "16:00") == ["deleted"] * 3
+    assert verdicts(held, "report", "14:30") == ["no_tick"]
+
+
+def test_why_knows_the_ends_of_a_row_of_an_earlier_trigger(held: VirtualScheduler) -> None:
+    held.schedules.update("report", trigger="every 20m", overlap="allow")
+    held.travel("1h")
+    assert verdicts(held, "report", "14:00", "16:00") == ["changed"] * 2
+
+
+def test_why_knows_a_success_that_no_node_has_planned_yet() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    app = Scheduler(store)
+    app.task(name="work")(lambda: None)
+    app.schedules.add("load", "0 3 1 1 *", "work")
+    app.schedules.add("report", on_success_of("load"), "work")
+    clock.advance("5m")
+    app.schedules.run_now("load")
+    (run,) = store.claim_runs(Claim(worker="w", token="c", limit=1, now=clock.now, lease=HOUR)).runs
+    assert store.settle_runs([attempts.succeeded(run, None, clock.now, "done")]) == [True]
+    at = from_ms(clock.now)
+    clock.advance("5m")
+    assert app.schedules.why("report", at).verdict == "no_ticker"

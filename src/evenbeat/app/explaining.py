@@ -13,7 +13,7 @@ from evenbeat.app.dependencies import dependencies_of, run_before
 from evenbeat.app.limits import read_usage
 from evenbeat.app.schedule_search import similar_schedules
 from evenbeat.app.session import AppSession, virtual_time
-from evenbeat.app.tick_records import TickRecords
+from evenbeat.app.tick_records import FIRED_WITHIN, TickRecords
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.durations import is_duration
 from evenbeat.core.explanations import Why
@@ -50,8 +50,6 @@ _DAY = timedelta(days=1)
 _ACTIVE = 500
 # How many entries of the audit are searched for one of a schedule or run, among those of the same name.
 _NAMESAKES = 20
-# A tick of an unknown trigger is searched among the runs that were fired within this time.
-_FIRED_WITHIN = 3_600_000
 # The minutes around a tick in which nodes are searched.
 _MINUTES_BEFORE, _MINUTES_AFTER = 15 * MINUTE, 30 * MINUTE
 # A node that reports a minute so much later could not reach the store.
@@ -214,6 +212,7 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
     is_earlier = facts.asked is not None and facts.asked.until <= trigger_since(row) + 1
     records = TickRecords(store, row, removed=is_earlier or (bool(facts.calendars) and not row.calendars))
     facts = _with_records(records, facts)
+    row = facts.schedule
     facts = facts._replace(waiting=None if facts.run is None else why_it_waits(store, facts.run))
     tick = facts.place.tick
     if tick is not None and not facts.has_record and (row.next_tick is None or tick < row.next_tick):
@@ -262,16 +261,27 @@ def _with_records(records: TickRecords, facts: TickFacts) -> TickFacts:
         return facts
     if tick is not None and tick > trigger_since(schedule):
         return facts
-    # A moved tick, or a tick of an earlier trigger: only its records tell when it was.
+    # A moved tick, a success of another schedule, or a tick of an earlier trigger: only its records tell when
+    # it was.
     inside = range(asked.at, asked.until)
-    ledger = [row for row in records.ledger(asked.at, asked.until) if row.first in inside]
-    fired = records.fired_between(asked.at, asked.until + _FIRED_WITHIN)
+    fired = records.fired_between(asked.at, asked.until + FIRED_WITHIN)
     runs = [run for run in fired if run.tick in inside]
-    found = [run.tick for run in runs] + [row.first for row in ledger]
-    if not found:
+    rows = records.ledger(asked.at, asked.until)
+    known = [(at, row) for row in rows for at in (row.first, row.last) if at in inside]
+    if rows and not runs and not known:
+        # A row of several successes has only the first and the last one.
+        known = [(at, rows[0]) for at in records.successes(asked.at, asked.until)]
+    found = [run.tick for run in runs] + [at for at, _ in known]
+    if found:
+        place = facts.place._replace(tick=found[0], clock=None)
+        return _newest(facts._replace(place=place), [row for _, row in known[:1]], runs[:1])
+    pending = records.pending_success(asked.at, asked.until)
+    if pending is None:
         return facts
-    place = facts.place._replace(tick=found[0], clock=None)
-    return _newest(facts._replace(place=place), ledger[:1], runs[:1])
+    coming = pending if schedule.next_tick is None else min(pending, schedule.next_tick)
+    return facts._replace(
+        place=facts.place._replace(tick=pending), schedule=replace(schedule, next_tick=coming)
+    )
 
 
 def _newest(facts: TickFacts, ledger: Sequence[Skipped], runs: Sequence[RunRecord]) -> TickFacts:

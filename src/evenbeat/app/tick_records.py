@@ -9,6 +9,7 @@ from itertools import islice, takewhile
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Skipped
 from evenbeat.rules.accounts import is_of_trigger, is_tick, trigger_since
+from evenbeat.rules.dependencies import PENDING, facts_of, is_on_success, pending_keys, predecessors
 from evenbeat.rules.ticks import own_trigger, tick_run_id
 from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store
 from evenbeat.stores.pages import cursor_at, every_run
@@ -24,8 +25,11 @@ _MOST_MOVED = 100
 # A user whose clock is behind may have moved a tick to a time before the last one that fired.
 _CLOCKS_APART = 600_000
 _NODE_CLOCKS_APART = 60_000
-# The most runs that are read to find a moved tick.
+# The most runs that are read to find a moved tick, or a success.
 _MOST_RUNS = 10_000
+_MOST_PENDING = 10_000
+# A tick of an unknown trigger is searched among the runs that were fired within this time.
+FIRED_WITHIN = 3_600_000
 
 
 def runs_since(store: Store, row: ScheduleRecord, start: Instant, page: int = _PAGE) -> Iterator[RunRecord]:
@@ -108,6 +112,39 @@ class TickRecords:
                 return
             if run.cause == "tick" and run.tick is not None:
                 yield run
+
+    def successes(self, start: Instant, end: Instant) -> Iterator[Instant]:
+        """Yield the ticks in [start, end) of the successful runs that this schedule follows; the end of a run
+        that has no tick."""
+        row = self._row
+        if not is_on_success(row):
+            return
+        (name,) = predecessors(row.trigger, "")
+        query = RunQuery(
+            tenant=row.tenant,
+            schedule=name,
+            states=("succeeded",),
+            without=VALUES,
+            limit=_PAGE,
+            cursor=cursor_at(end + FIRED_WITHIN),
+        )
+        for run in islice(every_run(self._store, query), _MOST_RUNS):
+            if run.created_at < start - FIRED_WITHIN:
+                return
+            at = run.finished_at if run.tick is None else run.tick
+            if at is not None and start <= at < end:
+                yield at
+
+    def pending_success(self, start: Instant, end: Instant) -> Instant | None:
+        """Return the tick in [start, end) of a success that this schedule has not fired yet."""
+        row = self._row
+        if not is_on_success(row):
+            return None
+        first, last = pending_keys(row.name)
+        found = self._store.find_records(PENDING, row.tenant, start=first, end=last, limit=_MOST_PENDING)
+        successes = [each.success for each in facts_of({}, found, _MOST_PENDING).pending]
+        ticks = (success.at if success.tick is None else success.tick for success in successes)
+        return next((tick for tick in ticks if start <= tick < end), None)
 
     def failed_by_hand(self, start: Instant | None, end: Instant) -> RunRecord | None:
         """Return the latest run that a user started in [start, end] and that failed; None if there is none,
