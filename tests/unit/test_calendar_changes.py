@@ -22,7 +22,7 @@ from evenbeat.rules.ticks import own_trigger, trigger_of
 from evenbeat.triggers import Calendared, parse_trigger
 from evenbeat.triggers.calendar_copies import CalendarCopies, with_earlier
 from evenbeat.triggers.time_sets import DAY, EPOCH_ORDINAL, TimeSet
-from tests.lengths import examples
+from tests.lengths import is_short
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)  # a Sunday
 HOUR = 3_600_000
@@ -166,7 +166,7 @@ def stories(draw: st.DrawFn) -> tuple[str, str, TimeSet, list[tuple[int, str, in
     return bare + " skip=off" + move, overlap, draw(contents()), draw(st.lists(story, max_size=12))
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=25 if is_short() else 300, deadline=None)
 @given(stories())
 def test_each_tick_runs_once_or_is_in_the_ledger_once(
     story: tuple[str, str, TimeSet, list[tuple[int, str, int, TimeSet]]],
@@ -240,7 +240,7 @@ class Expected:
         self.open -= here | gone
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=8 if is_short() else 40, deadline=None)
 @given(
     st.sampled_from(TRIGGERS),
     st.sampled_from((" skip=off", " only=off")),
@@ -274,7 +274,7 @@ def test_ticks_run_where_the_present_content_puts_them(
     history.check(end)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=15 if is_short() else 100, deadline=None)
 @given(
     st.sampled_from(TRIGGERS),
     st.sampled_from(("next", "previous")),
