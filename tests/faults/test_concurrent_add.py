@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue(request.param))
 
 
-@pytest.mark.parametrize("url", some(STORES, "postgres"), indirect=True)
+@pytest.mark.parametrize("url", some(STORES, "sqlite"), indirect=True)
 def test_of_all_processes_that_add_a_name_at_once_exactly_one_succeeds(url: str) -> None:
     with opened(url):
         pass  # creates the tables

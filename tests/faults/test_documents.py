@@ -170,7 +170,7 @@ def test_processors_that_die_and_freeze_lose_and_repeat_no_document(kind: str, t
                 workers.replace(victim)
 
 
-@pytest.mark.parametrize("kind", some(servers.KINDS, "postgres"))
+@pytest.mark.parametrize("kind", some(servers.KINDS))
 def test_networks_and_servers_that_fail_lose_and_repeat_no_document(kind: str, tmp_path: Path) -> None:
     present(kind)
     if isinstance(servers.shared(kind), servers.Running):

@@ -226,6 +226,7 @@ def test_a_primary_that_steps_down_and_comes_back_is_found_again(server: Mongo) 
     store.close()
 
 
+@LONG
 def test_a_store_works_over_tls_and_refuses_a_server_with_an_untrusted_certificate(secure: Secure) -> None:
     url = secure.url.replace("/?", "/jobs?")
     store, other = MongoStore(url), MongoStore(url)

@@ -86,7 +86,7 @@ def test_limits_are_kept(first: int, server: str) -> None:
         run_seed(seed, server, limits=True)
 
 
-@pytest.mark.parametrize("first", chunks(DEPENDENCY_SEEDS))
+@pytest.mark.parametrize("first", chunks(DEPENDENCY_SEEDS, in_test=0))
 def test_dependencies_are_kept(first: int, server: str) -> None:
     for seed in range(first, first + DEPENDENCY_SEEDS.step):
         run_seed(seed, server, dependencies=True)
