@@ -162,13 +162,15 @@ def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) 
         copies = with_earlier(new, old, until=until, since=0, given=old.history.given)
         wake_at = coming if changed.state == "active" else changed.wake_at
         return Recalendared(replace(changed, calendars=copies.text, wake_at=wake_at))
-    until = now // 1000 + 1
+    # Finished before its last tick: a user moved that one to an earlier time, where it ran.
+    done = now if coming is not None or first is None else first
+    until = done // 1000 + 1
     given = before.anchor if old.history.given is None else old.history.given
     # Ticks that move depend on what the calendars contained when they were refused.
     since = until if trigger.move == "skip" else until - REACH // 1000
     copies = with_earlier(new, old, until=until, since=since, given=given)
     changed = replace(changed, calendars=copies.text, anchor=_kept_anchor(changed, now), moved=None)
-    tick = own_trigger(changed).next_ms(max(now, changed.anchor))
+    tick = own_trigger(changed).next_ms(max(done, changed.anchor))
     changed = replace(changed, next_tick=tick, fire_seq=changed.fire_seq + 1)
     if changed.state != "paused":
         changed = replace(changed, wake_at=tick, state="finished" if tick is None else "active")
