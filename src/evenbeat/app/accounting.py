@@ -53,7 +53,7 @@ def account_of(
     period = counted_period(bare, *_asked(row, since, until, store.now()), purged_before(store, row.tenant))
     if is_on_success(row):
         return _successes(store, row, period)
-    # What calendars contained before they last changed is not known: the ledger says what they removed.
+    # A row does not keep all earlier contents of its calendars. The ledger has the ticks that they removed.
     edge = period.start
     if row.calendars:
         edge = min(period.end, max(period.start, trigger_since(row) + 1))

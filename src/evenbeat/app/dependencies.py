@@ -107,7 +107,7 @@ def refused_dependencies(
 
 
 class _Outcome:
-    """What schedules wait for after changes that are written together."""
+    """The dependencies of schedules, as they will be after several writes."""
 
     def __init__(self, store: Store, written: dict[Key, ScheduleRecord], removed: Collection[Key]) -> None:
         self._store = store

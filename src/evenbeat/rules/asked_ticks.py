@@ -66,8 +66,9 @@ def locate(schedule: ScheduleRecord, asked: Asked) -> Place:
 def row_for(schedule: ScheduleRecord, asked: Asked, now: Instant) -> ScheduleRecord:
     """Return the row of a schedule with calendars as it was at the time of a question.
 
-    What the calendars contained before they last changed is not known: the ledger has what they removed, and
-    the bare trigger the ticks. A tick that waits for a free day since then has no row in the ledger yet.
+    A row does not keep all earlier contents of its calendars. For a time before the last change, the bare
+    trigger gives the ticks, and the ledger has those that were removed. A tick that still waits for a free
+    day is not in the ledger yet.
     """
     since, coming, trigger = trigger_since(schedule), schedule.next_tick, own_trigger(schedule)
     first = trigger.next_ms(since)
