@@ -15,7 +15,13 @@ from evenbeat.core.records import ScheduleRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.node.settings import NodeSettings, ScheduleMode
 from evenbeat.rules import changes
-from evenbeat.rules.code_only import check_code_only, check_code_trigger, grace_of, may_delete_row
+from evenbeat.rules.code_only import (
+    check_code_only,
+    check_code_trigger,
+    coming_tick,
+    grace_of,
+    may_delete_row,
+)
 from evenbeat.rules.inheritance import template_of
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.task import Task
@@ -64,12 +70,7 @@ def coming_in_memory(
     if not isinstance(trigger, Every) or trigger.start is not None:
         return None
     found = store.find_runs(RunQuery(tenant=wanted.tenant, schedule=wanted.name, limit=_RECENT)).items
-    generation = 1 if previous is None else previous.generation + 1
-    ticks = (run.tick for run in found if run.cause == "tick" and run.generation == generation)
-    last = next((tick for tick in ticks if tick is not None), None)
-    if last is None:
-        return None
-    return last + ((now - last) // trigger.period + 1) * trigger.period
+    return coming_tick(trigger, found, 1 if previous is None else previous.generation + 1, now)
 
 
 def delete_row(rows: ScheduleRows, wanted: ScheduleRecord) -> bool:

@@ -151,7 +151,7 @@ def duplicates(store: Store) -> tuple[list[Duplicate], int]:
 
 def _recorded(ledger: list[Skipped], generation: int, tick: Instant) -> Skipped | None:
     # Within a generation the watermark only grows, so no run lies within a range of the ledger; except for
-    # ticks that a calendar removed: a step that fires several ticks records those between them together.
+    # ticks that a calendar removed: one that moved may run between others that were removed.
     for row in ledger:
         if row.reason != "calendar" and row.generation == generation and row.first <= tick <= row.last:
             return row

@@ -7,7 +7,7 @@ still plan the schedule in memory fires no tick a second time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from evenbeat.rules.definitions import edits
 from evenbeat.rules.firing import plan
 from evenbeat.rules.ownership import kind_of, may_move
 from evenbeat.rules.ticks import spread_delay, trigger_of
-from evenbeat.triggers import Calendared, OnSuccess, Trigger
+from evenbeat.triggers import Calendared, Every, OnSuccess, Trigger
 
 GRACE = 300_000
 """How late a tick may fire unless the schedule says otherwise: a deploy, or a short outage of the store."""
@@ -95,6 +95,14 @@ def in_memory(wanted: ScheduleRecord, stored: ScheduleRecord | None) -> CodeSche
     same_trigger = stored.trigger == wanted.trigger
     row = replace(wanted, generation=stored.generation + 1, anchor=stored.anchor if same_trigger else 0)
     return CodeSchedule(row, stored.updated_at + 1)
+
+
+def coming_tick(trigger: Every, runs: Iterable[RunRecord], generation: int, now: Instant) -> Instant | None:
+    """Return the first tick after now of an interval whose ticks have had runs, the newest first; None if
+    none of them was a tick of this generation."""
+    ticks = (run.tick for run in runs if run.cause == "tick" and run.generation == generation)
+    last = next((tick for tick in ticks if tick is not None), None)
+    return None if last is None else last + ((now - last) // trigger.period + 1) * trigger.period
 
 
 def may_delete_row(stored: ScheduleRecord, managed_by: str) -> bool:
