@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from evenbeat.cli.layout import indented
 from evenbeat.cli.phrases import printable
 from evenbeat.core.templates import TemplateEffect
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def option_words(options: Mapping[str, Any]) -> Iterator[str]:
@@ -23,10 +27,10 @@ def value_words(value: Any) -> str:
     return printable(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False))
 
 
-def effect_lines(effect: TemplateEffect) -> Iterator[str]:
+def effect_lines(effect: TemplateEffect) -> Iterator[RenderableType]:
     """Yield ``report: retries 0 → 3``."""
     changes = (
         f"{name} {value_words(effect.before[name])} → {value_words(value)}"
         for name, value in effect.after.items()
     )
-    yield f"  {effect.schedule}: {', '.join(changes) or 'what it would have without the template'}"
+    yield indented(f"{effect.schedule}: {', '.join(changes) or 'what it would have without the template'}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from evenbeat.cli.calendar_input import users_of
 from evenbeat.cli.failures import Failed
+from evenbeat.cli.layout import indented
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import printable, warning_lines
 from evenbeat.cli.store_input import opened, store_options
@@ -17,6 +19,9 @@ from evenbeat.core.calendars import LONGEST_ICS
 from evenbeat.core.instants import to_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.observe.phrases import count, date_time, timespec
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @click.command("set")
@@ -73,7 +78,7 @@ def command(
             dry_run=dry_run,
         )
 
-    def people() -> Iterator[str]:
+    def people() -> Iterator[RenderableType]:
         yield f"{'would set' if dry_run else 'set'} {made.name}: {printable(made.words)}"
         if made.covers_until is not None:
             yield f"worked out until {made.covers_until}"
@@ -82,7 +87,7 @@ def command(
         if made.replanned:
             yield f"{count(made.replanned, 'schedule')} {'would be ' if dry_run else ''}planned anew"
         for effect in made.effects:
-            yield f"  {effect.schedule}: next {_ticks(effect.before)} → {_ticks(effect.after)}"
+            yield indented(f"{effect.schedule}: next {_ticks(effect.before)} → {_ticks(effect.after)}")
         yield from warning_lines(made.warnings)
 
     answer({"calendar": json_form(made)}, people, as_json=as_json)
