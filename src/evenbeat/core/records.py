@@ -220,6 +220,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     claim has found a limit that applies to it."""
     unique_key: str | None = None
     """Of a unique run: no other run of its task and tenant with the same key is active."""
+    flow: str | None = None
+    """Of a flow and of the steps of one, as JSON text: see ``rules.flow_parts``. None for all other runs."""
     earlier: str | None = None
     """The attempts before the present one, as JSON text: see ``json_text.with_attempt``."""
     settled: str | None = None
@@ -315,6 +317,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: str | msgspec.UnsetType | None = msgspec.UNSET
     error: str | msgspec.UnsetType | None = msgspec.UNSET
     earlier: str | msgspec.UnsetType = msgspec.UNSET
+    flow: str | msgspec.UnsetType = msgspec.UNSET
     task: str | msgspec.UnsetType = msgspec.UNSET
     """Only of a queued run that stays queued: it becomes a run of this task. Its cohort is removed, since
     cohorts depend on the task: the next claim gives it another one."""
@@ -322,6 +325,9 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Applied only if the lease has expired by the store's clock: a heartbeat in between keeps the run."""
     renews: bool = False
     """Increments the attempt: all earlier transitions of the run are stale from then on."""
+    ends: tuple[Transition, ...] = ()
+    """Transitions of other runs, each with its own ``ends``: the store applies all of them and this one in one
+    step, or none. The ends of steps, of a transition that changes their flow."""
     adds: tuple[RunRecord, ...] = ()
     """Runs to add in the same step (the next steps of a flow)."""
     records: tuple[Record, ...] = ()

@@ -325,6 +325,9 @@ class Store(Protocol):
         transition with this token was the last one applied to the run. It refuses a transition whose
         ``gate`` does not match the current schedule. A refused transition changes nothing.
 
+        A transition with ``ends`` is accepted if it and all of these (``decisions.parts``) apply, or if all
+        innermost ends were the last ones applied to their runs. Otherwise none of them changes anything.
+
         In the same step, and only once, the store adds the transition's runs and records, counts its
         statistics and wakes its schedule. It wakes the schedule named by ``wakes`` if ``waits`` is true for
         the current row: it sets the wake-up to the next tick. It calls ``hint`` itself, since the caller does

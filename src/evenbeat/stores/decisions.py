@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -64,6 +64,37 @@ def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["ap
     return "apply"
 
 
+def parts(transition: Transition) -> Iterator[Transition]:
+    """Return the transitions that apply together: its ends, each after the ends of its own, then itself."""
+    for end in transition.ends:
+        yield from parts(end)
+    yield transition
+
+
+def all_parts(transitions: Sequence[Transition]) -> list[Transition]:
+    """Return the parts of each transition, in order. 0.1 us for a transition without ends."""
+    flat: list[Transition] = []
+    for transition in transitions:
+        if transition.ends:
+            flat.extend(parts(transition))
+        else:
+            flat.append(transition)
+    return flat
+
+
+def joint_verdict(
+    transition: Transition, verdict_of: Callable[[Transition], Literal["apply", "repeat", "refuse"]]
+) -> Literal["apply", "repeat", "refuse"]:
+    """Decide about a transition with ends: all parts apply, or all innermost ends have been applied before.
+
+    The runs around the innermost ends may have changed since: other steps of the flow have ended.
+    """
+    each = [(part, verdict_of(part)) for part in parts(transition)]
+    if all(decision == "apply" for _, decision in each):
+        return "apply"
+    return "repeat" if all(decision == "repeat" for part, decision in each if not part.ends) else "refuse"
+
+
 def may_be_repetition(current: ScheduleRecord | None, wanted: ScheduleRecord) -> bool:
     """Return whether a refused write may have been applied before. It was if the runs that it adds exist,
     too: two callers that both run a schedule by hand write the same row, but each adds its own run.
@@ -93,6 +124,8 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
         fields["error"] = error
     if (earlier := transition.earlier) is not UNSET:
         fields["earlier"] = earlier
+    if (flow := transition.flow) is not UNSET:
+        fields["flow"] = flow
     if (delay := transition.delay) is not UNSET:
         fields["run_at"] = now + delay
     if (finished_at := transition.finished_at) is not UNSET:
@@ -129,9 +162,11 @@ def added(before: Statistics, more: Statistics) -> Statistics:
 def weight(transition: Transition) -> int:
     """Estimate how many characters a store writes for a transition."""
     size = sum(len(run.payload) for run in transition.adds)
+    for end in transition.ends:
+        size += weight(end)
     for record in transition.records:
         size += len(record.body)
-    for text in (transition.result, transition.error, transition.earlier):
+    for text in (transition.result, transition.error, transition.earlier, transition.flow):
         if isinstance(text, str):
             size += len(text)
     return size
@@ -178,36 +213,41 @@ def settlement(
     """
     done = Settlement([], {}, [], [], {}, {})
     frees = False
-    targets = {transition.run for transition in transitions}
+    flat = all_parts(transitions)
+    targets = {part.run for part in flat}
+    are_distinct = len(targets) == len(flat)
+
+    def verdict_of(part: Transition) -> Literal["apply", "repeat", "refuse"]:
+        if part.run not in statuses:
+            return "refuse"
+        decision = verdict(statuses[part.run], part, now)
+        return "refuse" if decision == "apply" and not passes(part, revisions) else decision
+
     for transition in transitions:
-        if transition.run not in statuses:
-            done.answers.append(False)
-            continue
-        run_now = statuses[transition.run]
-        decision = verdict(run_now, transition, now)
-        if decision == "apply" and not passes(transition, revisions):
-            decision = "refuse"
+        decision = joint_verdict(transition, verdict_of) if transition.ends else verdict_of(transition)
         done.answers.append(decision != "refuse")
         if decision != "apply":
             continue
-        frees = frees or frees_slot(run_now, transition)
-        fields = changes(transition, now)
-        if len(targets) < len(transitions):
-            # Two transitions of one run become one update, in which the later one overrides the earlier.
-            fields = done.updates.get(transition.run, {}) | fields
-            statuses[transition.run] = _after(run_now, fields)
-        done.updates[transition.run] = fields
-        for run in transition.adds:
-            done.adds.append(run)
-            if run.id in targets:
-                statuses.setdefault(run.id, status_of(run))
-        done.records.extend(transition.records)
-        if (more := transition.counts) is not None:
-            key = (more.tenant, more.schedule)
-            before = done.counts.get(key)
-            done.counts[key] = more if before is None else added(before, more)
-        if transition.wakes is not None:
-            done.wakes[transition.wakes] = None
+        for part in parts(transition) if transition.ends else (transition,):
+            run_now = statuses[part.run]
+            frees = frees or frees_slot(run_now, part)
+            fields = changes(part, now)
+            if not are_distinct:
+                # Two transitions of one run become one update, in which the later one overrides the earlier.
+                fields = done.updates.get(part.run, {}) | fields
+                statuses[part.run] = _after(run_now, fields)
+            done.updates[part.run] = fields
+            for run in part.adds:
+                done.adds.append(run)
+                if run.id in targets:
+                    statuses.setdefault(run.id, status_of(run))
+            done.records.extend(part.records)
+            if (more := part.counts) is not None:
+                key = (more.tenant, more.schedule)
+                before = done.counts.get(key)
+                done.counts[key] = more if before is None else added(before, more)
+            if part.wakes is not None:
+                done.wakes[part.wakes] = None
     return done._replace(frees=True) if frees else done
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from evenbeat.errors import InvalidValue
 from evenbeat.rules.dependencies import FOLLOWER, Follower, Success
 from evenbeat.rules.firing import Planned, wakes_on_run_end
 from evenbeat.stores.base import Lost, check_limit
-from evenbeat.stores.decisions import added, frees_slot, passes, status_of, verdict, with_transition
+from evenbeat.stores.decisions import added, frees_slot, joint_verdict, parts, passes, status_of, verdict, with_transition
 from evenbeat.stores.dependencies import effects
 from evenbeat.stores.memory.state import Key, MemoryState
 
@@ -38,17 +39,29 @@ class MemoryRuns(MemoryState):
             return [self._settle(transition) for transition in transitions]
 
     def _settle(self, transition: Transition) -> bool:
+        if transition.ends:
+            decision = joint_verdict(transition, self._verdict)
+        else:
+            decision = self._verdict(transition)
+        if decision == "apply":
+            for part in parts(transition):
+                self._change(part)
+        return decision != "refuse"
+
+    def _verdict(self, transition: Transition) -> Literal["apply", "repeat", "refuse"]:
         run = self._runs.get(transition.run)
         if run is None:
-            return False
-        status = status_of(run)
-        decision = verdict(status, transition, self.now())
-        if decision != "apply":
-            return decision == "repeat"
-        if transition.gate is not None:
+            return "refuse"
+        decision = verdict(status_of(run), transition, self.now())
+        if decision == "apply" and transition.gate is not None:
             row = self._schedules.get(transition.gate[:2])
             if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
-                return False
+                return "refuse"
+        return decision
+
+    def _change(self, transition: Transition) -> None:
+        run = self._runs[transition.run]
+        status = status_of(run)
         ended = with_transition(run, transition, self.now())
         self._store(ended)
         if frees_slot(status, transition):
@@ -65,7 +78,6 @@ class MemoryRuns(MemoryState):
                 self._wake_followers(row, Success(run.id, transition.tick, ended.finished_at or self.now()))
         if transition.wakes is not None:
             self._wake(transition.wakes)
-        return True
 
     def _wake(self, key: Key) -> None:
         schedule = self._schedules.get(key)

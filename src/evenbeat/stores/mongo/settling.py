@@ -11,7 +11,7 @@ from pymongo import UpdateOne
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Statistics, Transition
-from evenbeat.stores.decisions import RunStatus, Settlement, changes, settlement
+from evenbeat.stores.decisions import RunStatus, Settlement, all_parts, changes, settlement
 from evenbeat.stores.dependencies import successes_of
 from evenbeat.stores.mongo import dependencies, new_runs, records
 from evenbeat.stores.mongo.location import Document
@@ -127,7 +127,7 @@ def can_be_quick(transitions: Sequence[Transition]) -> bool:
     return (
         0 < len(transitions) <= _FEW
         and len({transition.run for transition in transitions}) == len(transitions)
-        and not any(transition.adds or transition.gate for transition in transitions)
+        and not any(transition.adds or transition.gate or transition.ends for transition in transitions)
     )
 
 
@@ -192,14 +192,15 @@ def settle(
 
     Return which are accepted, and whether a schedule was woken or a slot freed.
     """
-    revisions = _revisions(session, transitions)
-    targets = list(dict.fromkeys(transition.run for transition in transitions))
+    flat = all_parts(transitions)
+    revisions = _revisions(session, flat)
+    targets = list(dict.fromkeys(part.run for part in flat))
     statuses = {
         document["_id"]: _status(document)
         for document in session.find("find runs", RUNS, {"_id": {"$in": targets}}, fields=_STATUS)
     }
     done = settlement(transitions, statuses, now, revisions)
-    woken = _write_effects(session, transitions, done, now, shard)
+    woken = _write_effects(session, flat, done, now, shard)
     # New runs first: a later transition of the batch may change them.
     new_runs.insert(session, done.adds, careful)
     # The filter is the _id alone, which the server finds without planning: comparing state and attempt,

@@ -10,7 +10,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
 from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
-from evenbeat.stores.decisions import RunStatus, Settlement, settlement
+from evenbeat.stores.decisions import RunStatus, Settlement, all_parts, settlement
 from evenbeat.stores.postgres import dependencies, records
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import (
@@ -116,8 +116,9 @@ def lost(
 def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple[list[bool], bool]:
     """Apply transitions. Return which are accepted, and whether to hint: a schedule may have been woken, or a
     slot of a limit freed."""
-    locks = _gates(transitions)
-    ids = json_list({transition.run for transition in transitions if is_kept(transition.run)})
+    flat = all_parts(transitions)
+    locks = _gates(flat)
+    ids = json_list({part.run for part in flat if is_kept(part.run)})
     *gates, found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])
     statuses = {
         run_id: RunStatus(state, attempt, unmarked(settled), lease_until, cohort)
@@ -127,7 +128,7 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple
     revisions = {(row[0], row[1]): (row[2], row[3]) for row in held}
     done = settlement(transitions, statuses, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
-    following = dependencies.wake(transitions, done.updates, held, transaction.now)
+    following = dependencies.wake(flat, done.updates, held, transaction.now)
     done.records.extend(following.records)
     statements = [*_written(done, wakes, transaction.now), *dependencies.waking(following)]
     transaction.commit("settle runs", statements)

@@ -236,6 +236,9 @@ ALTER TABLE evenbeat.runs ADD COLUMN cohort text COLLATE "C"
 _RUNS_UNIQUE_KEY = """
 ALTER TABLE evenbeat.runs ADD COLUMN unique_key text
 """
+_RUNS_FLOW = """
+ALTER TABLE evenbeat.runs ADD COLUMN flow text
+"""
 
 # Replaces the index of version 1, and has the order of claiming. Each queue, priority and tenant is a range,
 # so a claim goes from one tenant to the next without reading the runs in between. Runs with a cohort are
@@ -295,6 +298,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     3: (
         _RUNS_COHORT,
         _RUNS_UNIQUE_KEY,
+        _RUNS_FLOW,
         _DROP_RUNS_CLAIMABLE,
         _RUNS_CLAIMABLE_IN_TURN,
         _RUNS_ENDED,

@@ -9,7 +9,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Transition
 from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
-from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, settlement
+from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, all_parts, settlement
 from evenbeat.stores.rows import RUN, Row, read_run, readable_runs, statistics_row
 from evenbeat.stores.sqlite import dependencies, new_runs, records
 from evenbeat.stores.sqlite import statements as sql
@@ -70,11 +70,12 @@ def fail_unreadable(session: Session, ended_by: Instant, limit: int, now: Instan
 def settle(session: Session, transitions: Sequence[Transition], now: Instant) -> tuple[list[bool], bool]:
     """Apply transitions. Return which are accepted, and whether to wake other nodes: a schedule was woken,
     or a slot of a limit is free."""
-    targets = json_list({transition.run for transition in transitions})
+    flat = all_parts(transitions)
+    targets = json_list({part.run for part in flat})
     statuses = {
         row[0]: RunStatus._make(row[1:]) for row in session.rows("select runs", sql.SELECT_STATUS, (targets,))
     }
-    done = settlement(transitions, statuses, now, _revisions(session, transitions))
+    done = settlement(transitions, statuses, now, _revisions(session, flat))
     new_runs.insert(session, done.adds)
     _update(session, done.updates)
     records.add(session, done.records, now)
@@ -82,7 +83,7 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     woken = session.rows("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else []
     followers = {(tenant, name): text for tenant, name, text in woken if text}
     if followers:
-        dependencies.wake(session, transitions, done.updates, followers, now)
+        dependencies.wake(session, flat, done.updates, followers, now)
     return done.answers, len(woken) > 0 or done.frees
 
 

@@ -222,6 +222,9 @@ ALTER TABLE evenbeat_runs ADD COLUMN cohort TEXT
 _RUNS_UNIQUE_KEY = """
 ALTER TABLE evenbeat_runs ADD COLUMN unique_key TEXT
 """
+_RUNS_FLOW = """
+ALTER TABLE evenbeat_runs ADD COLUMN flow TEXT
+"""
 
 # The tenant comes before run_at: a claim goes from each tenant to the next one in the index, however many
 # runs each of them has.
@@ -290,6 +293,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
     3: (
         _RUNS_COHORT,
         _RUNS_UNIQUE_KEY,
+        _RUNS_FLOW,
         _DROP_RUNS_CLAIMABLE,
         _RUNS_CLAIMABLE_BY_TENANT,
         _RUNS_OF_COHORT,

@@ -16,6 +16,7 @@ from evenbeat.testing.contract.claiming import ClaimingContract
 from evenbeat.testing.contract.dependencies import DependencyContract
 from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
+from evenbeat.testing.contract.flows import FlowsContract
 from evenbeat.testing.contract.history import HistoryContract
 from evenbeat.testing.contract.limits import LimitContract
 from evenbeat.testing.contract.moving import MovingContract
@@ -40,6 +41,7 @@ class StoreContract(
     ClaimingContract,
     MovingContract,
     SettlingContract,
+    FlowsContract,
     HistoryContract,
     RetentionContract,
     LimitContract,
