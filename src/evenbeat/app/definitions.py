@@ -67,7 +67,9 @@ def new_schedule(
             "a schedule has a task", field="task", value=None, hint="give the task that it runs, or its name"
         )
     task_name, text, local = session.call(task, payload)
-    fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+    fields: dict[str, Any] = {}
+    if local is not None:
+        fields = {"kind": local.kind, "queue": local.queue, "priority": local.priority}
     bare = ScheduleRecord(
         tenant=owner,
         name=name,
@@ -121,7 +123,9 @@ def changed_fields(session: AppSession, row: ScheduleRecord, changed: ScheduleCh
         task = changed.get("task", row.task)
         has_payload = "payload" in changed or isinstance(task, Call)
         payload = changed.get("payload") if has_payload else from_json(row.payload)
-        fields["task"], text, _ = session.call(task, payload)
+        fields["task"], text, local = session.call(task, payload)
+        if local is not None:
+            fields["kind"] = local.kind
         if has_payload:
             fields["payload"] = text
     return fields | read_schedule_fields(changed, row.execution, row.catch_up)

@@ -233,7 +233,9 @@ class Enqueuer:
     ) -> RunRecord:
         refuse_unknown(options.run, RUN, "a run")
         name, text, local = self._session.call(task, payload)
-        fields: dict[str, Any] = {} if local is None else {"queue": local.queue, "priority": local.priority}
+        fields: dict[str, Any] = {}
+        if local is not None:
+            fields = {"kind": local.kind, "queue": local.queue, "priority": local.priority}
         base = Execution() if local is None else local.execution
         given = _with_expiry(options.run, due)
         fields |= read_run_fields(given, base) if given else {"execution": base}

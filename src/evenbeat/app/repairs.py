@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -19,7 +18,7 @@ from evenbeat.core.explanations import Fact
 from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped, Transition
 from evenbeat.core.repairs import RepairFinding, RepairOutcome, RepairReport
-from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.observe import run_progress
 from evenbeat.observe.attention import LEASE_OVER
 from evenbeat.observe.phrases import count
@@ -100,8 +99,7 @@ def _mended(store: Store, found: Sequence[_Found], now: Instant) -> list[RepairF
     ends = [
         (run, _audited(run, end, now)) for run, end in (each.end for each in found if each.end is not None)
     ]
-    # In parts, so that one that can't be written does not block the others.
-    answers = chain.from_iterable(settle_in_parts(store, [end for _, end in ends], "repair"))
+    answers = FlowSettling(store, "repair").settle([End(*each) for each in ends], now).answers
     done = {run.id: is_done for (run, _), is_done in zip(ends, answers, strict=True)}
     findings = []
     for finding, end, write in found:

@@ -12,6 +12,7 @@ from evenbeat.app import audit
 from evenbeat.app.bulk import MOST_AT_ONCE, Answers, Progress, act_on_all
 from evenbeat.app.dependencies import run_before
 from evenbeat.app.explaining import explain_run, why_it_waits
+from evenbeat.app.flows import refuse_step, resume_flow
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
 from evenbeat.app.run_moves import RunMoves
@@ -27,10 +28,12 @@ from evenbeat.core.moves import MoveResult
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, ChangedItem, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.observe import run_progress, views
 from evenbeat.observe.run_logs import refusals
 from evenbeat.rules import attempts
 from evenbeat.rules.attempts import may_have_lost_attempts
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store, check_limit
 from evenbeat.tasks.options import refuse_unknown
 from evenbeat.tasks.task import Task
@@ -155,23 +158,27 @@ class Runs:
             transition = cancelled_by_hand(run, store.now())
             if transition is None:
                 return self._session.run_view(run)
-            if store.settle_runs([transition])[0]:
+            if FlowSettling(store, "app").settle([End(run, transition)], store.now()).answers[0]:
                 store.hint()
                 return self.get(id, tenant=tenant)
 
     def retry(self, id: str, *, tenant: str | None = None) -> Run:
         """Retry a failed or cancelled run now, with all its retries.
 
-        If the run's schedule bounds its active runs, this adds a new run with the same payload to the
-        schedule, within its policies, and returns that one.
+        A flow goes on: see ``app.flows.resume``. If the run's schedule bounds its active runs, this adds a
+        new run with the same payload to the schedule, within its policies, and returns that one.
 
         ``RunRefused`` if it has expired, or another run with its unique key is active.
         """
         run = self._record(id, tenant)
+        refuse_step(run)
         if run.state not in ("failed", "cancelled"):
             raise RunRefused(
                 f"run {id} is {run.state}; only failed and cancelled runs can be retried", subject=id
             )
+        if is_begun(run):
+            resume_flow(self._session, run, None)
+            return self.get(id, tenant=tenant)
         store = self._session.store()
         if attempts.is_expired(run, store.now()):
             raise RunRefused(
@@ -402,7 +409,7 @@ class Runs:
                 row = rows[key] if key in rows else rows.setdefault(key, self._session.row(*key))
             transition = retried_by_hand(run, row, now)
             # The others are retried alone, which tells why if that is refused.
-            is_plain = run.unique_key is None and not attempts.is_expired(run, now)
+            is_plain = run.unique_key is None and run.flow is None and not attempts.is_expired(run, now)
             if transition is not None and is_plain:
                 transitions.append(transition)
         return self._settled(page, transitions, lambda run: self.retry(run.id, tenant=run.tenant))
@@ -427,7 +434,9 @@ class Runs:
     ) -> Answers:
         """Apply transitions together; apply those that were refused, or had none, ``alone``."""
         store = self._session.store()
-        accepted = store.settle_runs(transitions) if transitions else []
+        runs = {run.id: run for run in page}
+        ends = [End(runs[transition.run], transition) for transition in transitions]
+        accepted = FlowSettling(store, "app").settle(ends, store.now()).answers if ends else []
         done = {change.run for change, is_done in zip(transitions, accepted, strict=True) if is_done}
         if done:
             store.hint()

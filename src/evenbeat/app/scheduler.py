@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from evenbeat.app.declarations import Declarations
 from evenbeat.app.deploy_calls import DeployCalls
+from evenbeat.app.flow_calls import FlowCalls
 from evenbeat.app.forecast_calls import ForecastCalls
 from evenbeat.app.hook_calls import HookCalls
 from evenbeat.app.locks import Lock
 from evenbeat.app.repairs import repair
 from evenbeat.app.report_calls import ReportCalls
-from evenbeat.app.task_calls import TaskCalls
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration
 from evenbeat.core.repairs import RepairReport
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evenbeat.alerts.service import AlertService
 
 
-class Scheduler(TaskCalls, HookCalls, ReportCalls, ForecastCalls, DeployCalls):
+class Scheduler(FlowCalls, HookCalls, ReportCalls, ForecastCalls, DeployCalls):
     """Cron, interval and one-shot jobs on a database, each tick exactly once.
 
     ``store`` is a URL (``sqlite:///evenbeat.db``, ``memory://``) or a store; without one it is what

@@ -14,6 +14,7 @@ from evenbeat.app.declared_schedules import DeclaredSchedules
 from evenbeat.app.deploying import Deployments
 from evenbeat.app.enqueueing import Enqueuer
 from evenbeat.app.figures import FigureReader
+from evenbeat.app.flows import Flows
 from evenbeat.app.lifecycle import Lifecycle
 from evenbeat.app.limits import RunLimits
 from evenbeat.app.quarantine import Quarantine
@@ -74,6 +75,7 @@ class SchedulerParts:
         self.schedules = Schedules(self._session, rows, self._declarations)
         self.backfills = Backfills(self._session)
         self.runs = Runs(self._session, rows)
+        self.flows = Flows(self._session, self._enqueuer, self.runs)
         self.audit = Audit(self._session)
         self.quarantine = Quarantine(self._session, rows, self.runs)
         self.retention = Retention(self._session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
 from evenbeat.app.enqueueing import EnqueueOptions
 from evenbeat.app.scheduler_parts import SchedulerParts
@@ -20,12 +20,13 @@ from evenbeat.rules.templates import template_word
 from evenbeat.rules.unique_runs import check_unique
 from evenbeat.tasks import context
 from evenbeat.tasks.options import EnqueuedOptions, NewScheduleOptions, read_schedule_fields, refuse_unknown
-from evenbeat.tasks.retrying import ErrorClasses, read_retry_rule
+from evenbeat.tasks.retrying import ALWAYS, ErrorClasses, RetryRule, read_retry_rule
 from evenbeat.tasks.task import Call, ExecutorKind, Task
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
 
 P = ParamSpec("P")
 R = TypeVar("R")
+AnyTask: TypeAlias = Task[..., Any]
 
 
 class TaskDecorator(Protocol):
@@ -89,10 +90,37 @@ class TaskCalls(SchedulerParts):
         it in memory. It can't be paused or edited, and has no policy that needs a row. It defaults to the
         node's ``schedule_mode``.
         """
-        retry_rule = read_retry_rule(retry_on, give_up_on)
+        register = self._registration(
+            Task,
+            name=name,
+            schedule=schedule,
+            executor=executor,
+            retry_rule=read_retry_rule(retry_on, give_up_on),
+            unique=unique,
+            durable=durable,
+            options=options,
+        )
+        return register if function is None else register(function)
+
+    def _registration(
+        self,
+        make: Callable[..., AnyTask],
+        *,
+        name: str | None,
+        schedule: Trigger | str | None,
+        executor: ExecutorKind | None = None,
+        retry_rule: RetryRule = ALWAYS,
+        unique: str | None = None,
+        durable: bool | None = None,
+        options: Mapping[str, Any],
+        prepare: Callable[[AnyTask], None] = lambda _: None,
+    ) -> Callable[[Callable[..., Any]], AnyTask]:
+        """Check the options of a task or a flow, and return what registers its function. ``prepare`` is
+        called with the task before it is registered."""
+        what = "a task" if make is Task else "a flow"
         if unique is not None:
             check_unique(unique)
-        refuse_unknown(options, NEW_SCHEDULE, "a task")
+        refuse_unknown(options, NEW_SCHEDULE, what)
         policies = {key: value for key, value in options.items() if key not in RUN}
         if policies and schedule is None and options.get("template") is None:
             raise InvalidValue(
@@ -115,7 +143,7 @@ class TaskCalls(SchedulerParts):
         if durable is False and isinstance(trigger, Trigger):
             check_code_trigger(name or "of the task", trigger)
 
-        def register(function: Callable[..., Any]) -> Task[..., Any]:
+        def register(function: Callable[..., Any]) -> AnyTask:
             if not callable(function):
                 raise InvalidValue(
                     f"task {shown(function)} is not a function",
@@ -123,7 +151,7 @@ class TaskCalls(SchedulerParts):
                     value=function,
                     hint="write @app.task above one; options have names: @app.task(name=…, schedule=…)",
                 )
-            task: Task[..., Any] = Task(
+            task = make(
                 function,
                 name or function.__name__,
                 execution=fields["execution"],
@@ -137,6 +165,7 @@ class TaskCalls(SchedulerParts):
                 durable=durable,
                 enqueue=self.enqueue,
             )
+            prepare(task)
             self._tasks.add(task)
             if self.node is not None:
                 # Registered while a node runs: it learns at once what it would have found at its start.
@@ -146,7 +175,7 @@ class TaskCalls(SchedulerParts):
                     self.node.add_schedule((self._session.tenant, task.name), code_only)
             return task
 
-        return register if function is None else register(function)
+        return register
 
     def enqueue(
         self,

@@ -18,9 +18,10 @@ from evenbeat.app.audit import write_entry
 from evenbeat.app.session import AppSession
 from evenbeat.app.tokens import Tokens
 from evenbeat.core.instants import LAST
-from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
+from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord
 from evenbeat.core.tenants import TenantPurge
 from evenbeat.errors import EvenbeatError, StoreUnavailable
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.rules import attempts, auditing, changes
 from evenbeat.rules.limits import LIMIT, OWNER, read_limits
 from evenbeat.rules.tenants import DEFAULT, kinds_of
@@ -175,9 +176,9 @@ class TenantPurger:
 
     def _settled(self, page: Sequence[RunRecord]) -> list[bool]:
         now = self._store.now()
-        wishes = (attempts.cancel(run, now, uuid4().hex) for run in page)
-        transitions: list[Transition] = [wish for wish in wishes if wish is not None]
-        answers = self._store.settle_runs(transitions) if transitions else []
+        wishes = ((run, attempts.cancel(run, now, uuid4().hex)) for run in page)
+        ends = [End(run, wish) for run, wish in wishes if wish is not None]
+        answers = FlowSettling(self._store, "app").settle(ends, now).answers if ends else []
         if any(answers):
             self._store.hint()
         return answers

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from evenbeat.core.flows import FlowPlace
 from evenbeat.core.records import (
     AttemptOutcome,
     CatchUpKind,
@@ -232,6 +233,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """When it is cancelled if it has not started by then: ``expires`` after ``scheduled_at``."""
     unique_key: str | None
     """Of a unique run: its key, or ``payload`` with a digest of the payload."""
+    flow: FlowPlace | None = None
+    """Of a step of a flow: the flow's run, and its place there."""
     progress: RunProgress | None = None
     """The last progress that the present attempt reported, or the one that ended the run; None if it reported
     none. Only ``runs.get`` reads it."""
@@ -253,9 +256,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def duration(self) -> timedelta | None:
         """How long the attempt took that ended the run; None if no attempt did."""
         # A run that is cancelled while it waits for a retry has no worker.
-        if self.started_at is None or self.finished_at is None or self.worker is None:
+        if self.started_at is None or self.finished_at is None:
             return None
-        return self.finished_at - self.started_at
+        return None if self.worker is None and self.kind != "flow" else self.finished_at - self.started_at
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):

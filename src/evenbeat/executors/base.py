@@ -18,6 +18,7 @@ from evenbeat.observe.run_logs import RunLog
 from evenbeat.observe.run_progress import ReportedProgress
 from evenbeat.observe.tracing import AttemptSpan
 from evenbeat.processes import begun, forks
+from evenbeat.rules.flow_parts import flow_part
 from evenbeat.tasks.context import RunContext, RunControl
 from evenbeat.tasks.conversion import Unfit
 from evenbeat.tasks.retrying import Retry
@@ -201,6 +202,11 @@ def returned(attempt: Attempt, value: object) -> Outcome:
     try:
         text, changed = attempt.task.write_result(value)
     except InvalidValue as error:
+        member = flow_part(attempt.run).member
+        if member is not None and member.used:
+            # Without it, the next steps of the flow could not run.
+            why = "other steps of the flow need its result; store large data elsewhere, and return its place"
+            return Outcome("raised", error=f"{InvalidValue.__name__}: {error}", final=why)
         attempt.log.add(f"WARNING evenbeat: the result is not kept: {error}")
         _log.warning("a result is not kept: %s", error, extra=run_fields(attempt.run))
         return _NOTHING

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.errors import EvenbeatError, StoreUnavailable
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.rules import attempts
 from evenbeat.rules import backfills as rules
 from evenbeat.rules.backfills import BATCH, KIND, OPEN, StoredBackfill
@@ -202,10 +203,12 @@ class _Step:
             after = rules.without_reserved(rules.confirmed(after, self._read_batches()))
             self._write(before, after)
             return True
-        asked = [attempts.cancel(run, self._now, uuid4().hex) for run in self._runs if not _is_asked(run)]
-        transitions = [transition for transition in asked if transition is not None]
-        if transitions:
-            self._store.settle_runs(transitions)
+        asked = [
+            (run, attempts.cancel(run, self._now, uuid4().hex)) for run in self._runs if not _is_asked(run)
+        ]
+        ends = [End(run, transition) for run, transition in asked if transition is not None]
+        if ends:
+            FlowSettling(self._store, "backfills").settle(ends, self._now)
         if any(run.state == "queued" for run in self._runs):
             return True  # the next round counts them
         after = rules.finished(after, self._now)

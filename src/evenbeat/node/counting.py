@@ -185,6 +185,16 @@ class Counting:
             self.count("lease_losses", number=refused)
             self.count("duplicates", "end", number=refused)
 
+    def count_flow_end(self, run: RunRecord, kind: EventKind, took: int | None, now: Instant) -> None:
+        """Count a flow that has ended, ``took`` ms after it began."""
+        with self._lock:
+            self._turn(now)
+            tally = self._tallies.get((run.tenant, run.schedule, run.task)) or self._new_tally(run)
+            tally[_ENDS[kind]] += 1
+            if kind in _TIMED and took is not None:
+                tally[_TOOK_SUM] += took * 1000
+                tally[_TOOK + (took.bit_length() if took < _OPEN else _LAST)] += 1
+
     def count_taken_over(
         self, ends: Iterable[tuple[RunRecord, Transition]], now: Instant, *, crashed: bool = True
     ) -> None:

@@ -10,12 +10,17 @@ from uuid import uuid4
 
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord, Transition
 from evenbeat.node.counting import Counting
+from evenbeat.node.flow_checks import check_flow
+from evenbeat.node.flow_work import FlowReports
+from evenbeat.node.flows import End, FlowSettling, concerns_flow
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.stores.base import Store
 
 # Milliseconds. Together with the polls of ticker and worker (30 s each), an idle node sends one small query
@@ -54,6 +59,8 @@ class Reaper:
         self._counting = counting or Counting()
         self._store = store
         self._events = events
+        self._flows = FlowSettling(store, "reaper", signals=self._signals, new_token=new_token)
+        self._reports = FlowReports(events, self._counting, self._signals)
         self._new_token = new_token
         self._clock = clock
         # Short leases should be noticed soon after they expire.
@@ -72,7 +79,7 @@ class Reaper:
         """When the first of the outages ended since which the reaper has taken no run."""
 
     def step(self, now: Instant) -> Instant:
-        lost, next_end = self._store.lost_runs(now, REAP_BATCH)
+        found, next_end = self._store.lost_runs(now, REAP_BATCH)
         before, self._answered_at = self._answered_at, self._clock()
         if self._answered_at - before > self._longest_gap:
             if self._take_from <= before:
@@ -87,12 +94,17 @@ class Reaper:
         if next_end is not None:
             # If the worker renews in time, that step finds nothing: one step for all runs claimed together.
             again = min(again, max(next_end + 1, now + _SHORTEST_PAUSE))
+        if not found:
+            return again
+        # No worker holds a flow that has begun: its lease says when to look at it.
+        lost = [run for run in found if not is_begun(run)]
+        self._check_flows([run for run in found if is_begun(run)], now)
         if not lost:
             return again
         ends = [attempts.crashed(run, now, self._new_token()) for run in lost]
         if self._signals:
             ends = [self._signals.with_end(run, end, now) for run, end in zip(lost, ends, strict=True)]
-        answers = list(itertools.chain.from_iterable(settle_in_parts(self._store, ends, "reaper")))
+        answers = self._settle(lost, ends, now)
         crashed = [(run, end) for run, end, accepted in zip(lost, ends, answers, strict=True) if accepted]
         self._counting.count_taken_over(crashed, now)
         self._signals.note_written()
@@ -105,4 +117,19 @@ class Reaper:
             )
             self._events.publish("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
-        return now if len(lost) == REAP_BATCH and any(answers) else again
+        return now if len(found) == REAP_BATCH and any(answers) else again
+
+    def _settle(self, lost: list[RunRecord], ends: list[Transition], now: Instant) -> list[bool]:
+        of_flows = any(concerns_flow(run, end) for run, end in zip(lost, ends, strict=True))
+        if not of_flows:
+            return list(itertools.chain.from_iterable(settle_in_parts(self._store, ends, "reaper")))
+        settled = self._flows.settle([End(run, end) for run, end in zip(lost, ends, strict=True)], now)
+        self._reports.report(settled.ended, now)
+        return settled.answers
+
+    def _check_flows(self, flows: list[RunRecord], now: Instant) -> None:
+        for flow in flows:
+            ended = check_flow(self._store, self._flows, flow, self._new_token, now)
+            self._reports.report(ended, now)
+            if ended:
+                self._store.hint()

@@ -13,6 +13,7 @@ from evenbeat.core.records import Record, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
@@ -20,6 +21,7 @@ from evenbeat.rules import attempts
 from evenbeat.rules.calendars import rows_from_memory
 from evenbeat.rules.dependencies import NO_FACTS, Facts
 from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.rules.ticks import next_start
 from evenbeat.stores.base import Fired, RunQuery, Store
 
@@ -53,6 +55,7 @@ class Ticker:
         self._signals = Signals() if signals is None else signals
         self._fallback = Fallback(store, events) if fallback is None else fallback
         self._store = store
+        self._flows = FlowSettling(store, "ticker", signals=self._signals)
         self._counting = counting or Counting()
         self._name = name
         """The node's name: ``fired_by`` of the runs that it adds."""
@@ -159,11 +162,14 @@ class Ticker:
             self._store.put_record(note, None if present is None else present.version)
 
     def _end_waiting(self, cancels: list[str], now: Instant) -> bool:
-        """Cancel those of the runs that wait for a retry: no worker holds them and could end them."""
-        waiting = self._store.find_runs(RunQuery(ids=tuple(cancels), states=("queued",), limit=len(cancels)))
+        """Cancel those of the runs that wait for a retry, and flows: no worker holds them and could end
+        them."""
+        query = RunQuery(ids=tuple(cancels), states=("queued", "running"), limit=len(cancels))
+        found = [run for run in self._store.find_runs(query).items if run.state == "queued" or is_begun(run)]
         # Every node uses the same token: the second one repeats the transition of the first.
-        ends = [attempts.cancel(run, now, f"overlap.{run.id}.{run.attempt}") for run in waiting.items]
-        return any(self._store.settle_runs([end for end in ends if end is not None]))
+        ends = [(run, attempts.cancel(run, now, f"overlap.{run.id}.{run.attempt}")) for run in found]
+        wanted = [End(run, end) for run, end in ends if end is not None]
+        return bool(wanted) and any(self._flows.settle(wanted, now).answers)
 
     def _report_failure(self, error: Exception) -> None:
         """Log the schedules that are still due because the store did not accept the fire."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import uuid4
@@ -17,6 +17,8 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Executor, Outcome
 from evenbeat.node.attempt_ends import AttemptEnd, decide_end
 from evenbeat.node.counting import Counting
+from evenbeat.node.flow_work import FlowReports, FlowWork
+from evenbeat.node.flows import End, concerns_flow
 from evenbeat.node.lanes import Lane
 from evenbeat.node.progress import keep_progress
 from evenbeat.node.settling import settle_in_parts
@@ -27,6 +29,7 @@ from evenbeat.observe.run_logs import refusal
 from evenbeat.observe.run_progress import ReportedProgress
 from evenbeat.rules import attempts
 from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, Store
+from evenbeat.tasks.flow import Flow
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
 
 # One call of ``settle_runs``: as many ends as a transaction should hold, and characters of results and
@@ -97,6 +100,8 @@ class Worker:
         """Reported by attempts that have ended."""
         self.held: dict[tuple[str, int], Attempt] = {}
         """Claimed, and the end not recorded yet: the attempts whose leases are renewed."""
+        reports = FlowReports(events, self._counting, self._signals, wake_backfills, tasks)
+        self._flows = FlowWork(store, tasks, reports, signals=self._signals, new_token=new_token)
         self._draining = False
         self.is_drained = False
         """Whether this worker claims nothing more, and has handed back all attempts that had not begun."""
@@ -164,6 +169,7 @@ class Worker:
     def step(self, now: Instant) -> Instant | None:
         """Record the attempts that ended, claim runs for the free slots; return when the next run is due."""
         self._record_ends(now)
+        self._begin_flows(now)
         if self._draining:
             # In the thread that claims, so that the runs of the last claim are included.
             self.withdraw(self.running())
@@ -175,8 +181,19 @@ class Worker:
             lane_due = self._claim(lane, now)
             if lane_due is not None and (due is None or lane_due < due):
                 due = lane_due
+        if self._begin_flows(now):
+            due = now
         self._notify_if_idle(now, due)
         return due
+
+    def _begin_flows(self, now: Instant) -> bool:
+        """Begin the flows that were claimed; return whether steps of them may be claimed."""
+        if not self._flows:
+            return False
+        started = self._flows.step(now)
+        if started:
+            self._store.hint()
+        return bool(started)
 
     def _notify_if_idle(self, now: Instant, due: Instant | None) -> None:
         """Emit "idle" once each time that the worker runs out of work."""
@@ -206,33 +223,54 @@ class Worker:
             turn=lane.turn,
         )
         runs, due = self._store.claim_runs(claim)
+        # If reading the arguments of steps fails, the same claim is sent again.
+        given = self._flows.settling.with_arguments(runs)
         lane.claim_token = None
         if not runs:
             # If a run is due, another worker is claiming it, or its row has a newer format: retry soon.
             return due if due is None or due > now else now + _RETRY_CLAIM
         lane.turn = runs[-1].tenant
         was_idle = not self.held
-        self._start(lane, runs, now)
+        self._start(lane, runs, given, now)
         if was_idle:
             self._wake_leases()
         return due
 
-    def _start(self, lane: Lane, runs: Iterable[RunRecord], now: Instant) -> None:
-        """Hand claimed runs to the lane's executor, except for those that were cancelled or have expired."""
+    def _start(
+        self, lane: Lane, runs: Iterable[RunRecord], given: Iterable[RunRecord | str], now: Instant
+    ) -> None:
+        """Hand claimed runs to the lane's executor, except for flows, which have nothing to execute, and for
+        those that were cancelled or have expired. ``given`` are the runs with their arguments, or why they
+        have none."""
         fresh: list[Attempt] = []
-        for run in runs:
+        begun: list[RunRecord] = []
+        for claimed, complete in zip(runs, given, strict=True):
+            run = claimed if isinstance(complete, str) else complete
             task = self._tasks.get(run.task)
             assert task is not None
+            can_run = not run.cancel_requested and not attempts.is_expired(run, now)
+            misfit = complete if isinstance(complete, str) else None
+            if can_run and misfit is None and isinstance(task, Flow):
+                if (misfit := self._flows.misfit(task, run)) is None:
+                    self._flows.begin(task, run)
+                    begun.append(run)
+                    continue
             attempt = Attempt(run, task, lane.claim_sent, self._lease / 1000, self._is_held, self._clock)
             lane.attempts[attempt.key] = self.held[attempt.key] = attempt
             if run.cancel_requested:
                 self._end_unbegun(attempt, "stopped")
             elif attempts.is_expired(run, now):
                 self._end_unbegun(attempt, "expired")
+            elif misfit is not None:
+                attempt.withdraw()
+                self._outcomes.append((attempt, _unfit(complete, misfit)))
+                self._wake()
             else:
                 fresh.append(attempt)
-        self._counting.count_started([attempt.run for attempt in fresh], now)
+        self._counting.count_started([*begun, *(attempt.run for attempt in fresh)], now)
         if self._events:
+            for run in begun:
+                self._events.publish("started", now, run=run)
             for attempt in fresh:
                 self._notify(attempt, "started", now)
         lane.executor.submit(fresh)
@@ -263,7 +301,13 @@ class Worker:
                     self._unrecorded.append(end)
                     size += end.size
             self._append_logs()
-            transitions = [end.transition for end in self._unrecorded]
+            of_flows = [end for end in self._unrecorded if concerns_flow(end.attempt.run, end.transition)]
+            if of_flows:
+                others = [end for end in self._unrecorded if end not in of_flows]
+                self._unrecorded = [*others, *of_flows]
+            transitions = [
+                end.transition for end in self._unrecorded[: len(self._unrecorded) - len(of_flows)]
+            ]
             for answers in settle_in_parts(self._store, transitions, "worker") if transitions else ():
                 # Before the next part: if the store fails there, only the remaining ends are repeated.
                 recorded, self._unrecorded = (
@@ -271,8 +315,24 @@ class Worker:
                     self._unrecorded[len(answers) :],
                 )
                 self._after_recording(recorded, answers, now)
+            if of_flows:
+                self._record_steps(of_flows, now)
             # Last: the end of a run matters more.
             self._keep_progress(now)
+
+    def _record_steps(self, ends: list[AttemptEnd], now: Instant) -> None:
+        """Record the ends of steps of flows, with what follows from them."""
+        answers, started = self._flows.settle([End(end.attempt.run, end.transition) for end in ends], now)
+        self._unrecorded = []
+        self._after_recording(ends, answers, now)
+        if started and not self._takes_alone(started):
+            self._store.hint()
+
+    def _takes_alone(self, started: Sequence[RunRecord]) -> bool:
+        """Return whether this worker claims a new run right away, so that no other needs to wake up."""
+        (run, *others) = started
+        lane = self._lane_of.get(run.task)
+        return not others and lane is not None and run.queue in self._queues and lane.room(self._clock()) > 0
 
     def _decide(self, attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd | None:
         """Return the attempt's end; None if it was decided before, or another worker has the run."""
@@ -345,9 +405,9 @@ class Worker:
         query = RunQuery(ids=tuple(requeued), states=("queued",), cancel_requested=True, limit=len(requeued))
         found = self._store.find_runs(query).items
         # Every node uses the same token: the second one repeats the transition of the first.
-        transitions = [attempts.cancel(run, now, f"asked.{run.id}.{run.attempt}") for run in found]
-        if transitions:
-            self._store.settle_runs([transition for transition in transitions if transition is not None])
+        cancels = [(run, attempts.cancel(run, now, f"asked.{run.id}.{run.attempt}")) for run in found]
+        if cancels:
+            self._flows.settle([End(run, cancel) for run, cancel in cancels if cancel is not None], now)
             self._store.hint()
 
     # -- run logs ------------------------------------------------------------------------------------------
@@ -409,6 +469,13 @@ class Worker:
             duration=None if (seconds := _duration(attempt)) is None else timedelta(seconds=seconds),
             delay=None if end is None else end.delay,
         )
+
+
+def _unfit(complete: RunRecord | str, why: str) -> Outcome:
+    """Return the outcome of a run that can't begin: it has no arguments, or they do not fit the flow here."""
+    if isinstance(complete, str):
+        return Outcome("raised", error=why, final="its arguments will not come back")
+    return Outcome("unfit", error=why)
 
 
 def _duration(attempt: Attempt) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from evenbeat.core import records
+from evenbeat.core.flows import FlowPlace
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.json_text import from_json
 from evenbeat.core.rates import write_rate
@@ -30,6 +31,7 @@ from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
 from evenbeat.rules.dependencies import predecessor_run, predecessor_schedule
 from evenbeat.rules.firing import catching_up, is_waiting
+from evenbeat.rules.flow_parts import flow_part, is_begun, step_name
 from evenbeat.rules.inheritance import inherited_by, template_of
 from evenbeat.rules.ownership import kind_of, source_of
 from evenbeat.rules.ticks import next_start, spread_delay
@@ -133,7 +135,8 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         queue=run.queue,
         priority=run.priority,
         priority_name=records.PRIORITY_NAMES.get(run.priority),
-        attempt=run.attempt,
+        # The changes of a flow count its attempt up: it has one.
+        attempt=1 if is_begun(run) else run.attempt,
         failures=run.failures,
         crashes=run.crashes,
         worker=run.worker,
@@ -148,17 +151,25 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         attempts=tuple(map(_attempt_view, attempts.ended_attempts(run))),
         expires_at=_moment(attempts.expires_at(run)),
         unique_key=run.unique_key,
+        flow=_place(run),
         **_execution_options(run.execution),
     )
+
+
+def _place(run: records.RunRecord) -> FlowPlace | None:
+    member = flow_part(run).member
+    if member is None:
+        return None
+    return FlowPlace(id=member.flow, step=step_name(run) or "", index=member.index)
 
 
 def recent_view(run: records.RunRecord) -> RecentRun:
     """Return a run in brief, with the duration and the lateness that ``Run`` has."""
     duration = lateness = None
     if run.started_at is not None:
-        if run.finished_at is not None and run.worker is not None:
+        if run.finished_at is not None and (run.worker is not None or is_begun(run)):
             duration = _span(run.finished_at - run.started_at)
-        if run.attempt == 1:
+        if run.attempt == 1 or is_begun(run):
             lateness = _span(run.started_at - run.scheduled_at)
     return RecentRun(
         id=run.id,

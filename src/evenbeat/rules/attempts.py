@@ -44,7 +44,7 @@ def succeeded(
     run: RunRecord, result: str | None, now: Instant, token: str, adds: tuple[RunRecord, ...] = ()
 ) -> Transition:
     """End a run whose attempt returned. ``adds`` are runs to add in the same step."""
-    return _final(run, "succeeded", now, token, result=result, adds=adds)
+    return final(run, "succeeded", now, token, result=result, adds=adds)
 
 
 def failed(run: RunRecord, error: str, now: Instant, token: str, refusal: str | None = None) -> Transition:
@@ -57,11 +57,11 @@ def failed(run: RunRecord, error: str, now: Instant, token: str, refusal: str | 
         return cancelled(run, now, token)
     if refusal is not None and failures <= run.execution.retries:
         note = f"\n\n{NOT_RETRIED}{refusal}"
-        return _final(
+        return final(
             run, "failed", now, token, error=error[: LONGEST_ERROR - len(note)] + note, failures=failures
         )
     if failures > run.execution.retries:
-        return _final(run, "failed", now, token, error=error, failures=failures)
+        return final(run, "failed", now, token, error=error, failures=failures)
     again = _queued(run, backoff(run, failures), now, token, "failed", error)
     return replace(again, failures=failures, error=_storable(error))
 
@@ -103,7 +103,7 @@ def expired(run: RunRecord, now: Instant, token: str) -> Transition:
     until = write_instant(min(max(run.scheduled_at + expires, FIRST), LAST))
     error = f"{EXPIRED} it had not started by {until}, {write_duration(expires)} after its planned start"
     state: RunState = "queued" if run.state == "queued" else "running"
-    return _final(run, "cancelled", now, token, expect=(state,), error=error)
+    return final(run, "cancelled", now, token, expect=(state,), error=error)
 
 
 def was_expired(run: RunRecord) -> bool:
@@ -121,7 +121,7 @@ def crashed(run: RunRecord, now: Instant, token: str, error: str | None = None) 
         return replace(cancelled(run, now, token), lease_ended=True)
     if run.execution.on_crash == "fail" or crashes > run.execution.max_crashes:
         error = error or f"worker {run.worker} was lost during attempt {run.attempt}"
-        dead = _final(run, "failed", now, token, error=error, crashes=crashes)
+        dead = final(run, "failed", now, token, error=error, crashes=crashes)
         return replace(dead, lease_ended=True)
     again = _queued(run, 0, now, token, "lost", error)
     return replace(again, crashes=crashes, lease_ended=True)
@@ -137,7 +137,7 @@ def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
     if run.state in FINAL_STATES:
         return None
     if run.state == "queued":
-        return _final(run, "cancelled", now, token, expect=("queued",))
+        return final(run, "cancelled", now, token, expect=("queued",))
     return Transition(
         run=run.id, attempt=run.attempt, expect=("running",), token=token, cancel_requested=True
     )
@@ -145,7 +145,7 @@ def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
 
 def cancelled(run: RunRecord, now: Instant, token: str) -> Transition:
     """End a run as cancelled: its attempt obeyed the request."""
-    return _final(run, "cancelled", now, token)
+    return final(run, "cancelled", now, token)
 
 
 def retried(run: RunRecord, token: str, schedule: ScheduleRecord | None = None) -> Transition | None:
@@ -300,7 +300,7 @@ def _queued(
     )
 
 
-def _final(
+def final(
     run: RunRecord,
     state: RunState,
     now: Instant,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -16,7 +15,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.counting import Counting
-from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.node.signals import Signals, stored_rules
 from evenbeat.observe.logs import run_fields
 from evenbeat.processes.begun import Snapshot
@@ -106,7 +105,8 @@ class HandBack:
             batch = runs[at : at + BATCH]
             ends = [(run, dead.transition(run, now)) for run in batch]
             transitions = [signals.with_end(run, end, now) for run, end in ends]
-            answers = itertools.chain.from_iterable(settle_in_parts(store, transitions, "supervisor"))
+            flows = FlowSettling(store, "supervisor", signals=signals)
+            answers = flows.settle([End(*end) for end in zip(batch, transitions, strict=True)], now).answers
             for run, transition, accepted in zip(batch, transitions, answers, strict=True):
                 if accepted:
                     crashed = dead.blames(run) and (run.id, run.attempt) not in dead.overdue

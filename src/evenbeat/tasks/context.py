@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from evenbeat.core.checks import check_amount, check_text
+from evenbeat.core.flows import FlowPlace
 from evenbeat.core.instants import from_ms
 from evenbeat.core.json_text import from_json
 from evenbeat.core.records import Cause, RunRecord
 from evenbeat.errors import RunCancelled
 from evenbeat.rules.dependencies import predecessor_run
+from evenbeat.rules.flow_parts import flow_part, step_name
 
 LONGEST_NOTE = 200
 """Characters of a note on the progress of a run."""
@@ -103,6 +105,14 @@ class RunContext:
         The tick of that run is this run's ``tick``.
         """
         return predecessor_run(self._record)
+
+    @property
+    def flow(self) -> FlowPlace | None:
+        """The flow that this run is a step of; None if it is none."""
+        member = flow_part(self._record).member
+        if member is None:
+            return None
+        return FlowPlace(id=member.flow, step=step_name(self._record) or "", index=member.index)
 
     @property
     def coalesced(self) -> int:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import NAMES, check_one_of, check_task, is_name
 from evenbeat.core.clocks import wall_clock
-from evenbeat.core.json_text import from_json, to_json
-from evenbeat.core.records import NORMAL, Execution, RunRecord
+from evenbeat.core.flow_graphs import FlowGraph, RunIf
+from evenbeat.core.json_text import encode, from_json, to_json
+from evenbeat.core.records import NORMAL, Execution, Kind, RunRecord
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks import conversion
 from evenbeat.tasks.attempt_hooks import AttemptHooks
 from evenbeat.tasks.context import RunContext
+from evenbeat.tasks.flow_builder import Step, current_builder
 from evenbeat.tasks.options import NewScheduleOptions
 from evenbeat.tasks.retrying import ALWAYS, RetryRule
 from evenbeat.triggers import Trigger
@@ -42,6 +44,8 @@ class Call(msgspec.Struct, frozen=True):
 
 class Task(Generic[P, R]):
     """A function that is registered by name. Calling the task calls the function, here and now."""
+
+    kind: ClassVar[Kind] = "task"
 
     def __init__(
         self,
@@ -89,6 +93,11 @@ class Task(Generic[P, R]):
             self._check_scheduled()
 
     @property
+    def signature(self) -> inspect.Signature:
+        """The parameters of the function, without the one that receives the run."""
+        return self._signature
+
+    @property
     def is_scheduled(self) -> bool:
         """Whether a node declares a schedule of its name: it has a trigger, or a template that has one."""
         return self.trigger is not None or self.policies.get("template") is not None
@@ -125,6 +134,94 @@ class Task(Generic[P, R]):
             raise self._refused(error) from None
         self._conversion.write(call.payload)
         return call
+
+    def step(
+        self,
+        *args: Any,
+        step_name: str | None = None,
+        after: Iterable[Step | str] = (),
+        run_if: RunIf = "all_succeeded",
+        **kwargs: Any,
+    ) -> Step:
+        """Add a step to the flow that is being described; return its result as a reference.
+
+        Arguments may be other steps: this one then waits for them, and gets their results. ``after`` names
+        steps to wait for without their results. ``run_if``: ``all_succeeded``, ``any_failed`` or ``always``
+        of the steps that it waits for; with the last two and no such step, of all steps described before it.
+        A result that does not exist is None. ``step_name`` is the task's name by default.
+        """
+        builder = current_builder(self, "step")
+        self._check_step_words()
+        try:
+            arguments = self._named(*args, **kwargs)
+        except TypeError as error:
+            raise self._refused(error) from None
+        return builder.add(self, arguments, name=step_name, after=after, run_if=run_if)
+
+    def map(
+        self,
+        over: Any,
+        /,
+        *,
+        step_name: str | None = None,
+        after: Iterable[Step | str] = (),
+        run_if: RunIf = "all_succeeded",
+        **kwargs: Any,
+    ) -> Step:
+        """Add a step that makes a run for each element of a list: of a step's result, a parameter, or a list
+        that is given here. The first parameter of the task gets the element.
+
+        The result is the list of all results, in the order of the elements.
+        """
+        builder = current_builder(self, "map")
+        self._check_step_words()
+        element = self.first_parameter
+        self.check({element: None, **kwargs})
+        return builder.add(
+            self, kwargs, name=step_name, after=after, run_if=run_if, over=over, element=element
+        )
+
+    @property
+    def first_parameter(self) -> str:
+        """The parameter that gets the elements of a map."""
+        for parameter in self._signature.parameters.values():
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                return parameter.name
+        raise InvalidValue(
+            f"task {shown(self.name)} has no parameter for the elements of a map",
+            field="task",
+            value=self.name,
+            hint="its first parameter gets the element",
+        )
+
+    @property
+    def graph(self) -> FlowGraph | None:
+        """The steps, if this is a flow."""
+        return None
+
+    @property
+    def nested(self) -> Mapping[str, FlowGraph]:
+        """The graphs of flows that are steps, if this is a flow."""
+        return {}
+
+    def _check_step_words(self) -> None:
+        taken = {"after", "run_if", "step_name"} & set(self._signature.parameters)
+        if taken:
+            word = min(taken)
+            raise InvalidValue(
+                f"task {shown(self.name)} has a parameter {word}, which step(…) takes for itself",
+                field=word,
+                value=self.name,
+                hint="rename the parameter, or use flow.add_step(name, task, payload={…})",
+            )
+
+    def write_constants(self, known: Mapping[str, Any], unknown: Mapping[str, Any]) -> str:
+        """Return the arguments of a step as JSON text: those that are ``known`` are checked by the
+        annotations; in the others, values are still missing."""
+        text = self._conversion.write(known)
+        if not unknown:
+            return text
+        return encode({**from_json(text), **from_json(to_json(dict(unknown)))})
 
     def _has_no_scheduler(self, call: Call) -> Run:
         raise InvalidValue(

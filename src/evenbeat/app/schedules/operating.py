@@ -13,6 +13,7 @@ from evenbeat.core.checks import check_flag
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.results import ResumePreview, Run, Schedule
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.node.flows import End, FlowSettling
 from evenbeat.observe.resuming import resume_preview
 from evenbeat.rules import changes
 from evenbeat.stores.base import VALUES, RunQuery
@@ -57,9 +58,11 @@ class OperationCalls(ScheduleCalls):
         query = RunQuery(tenant=tenant, schedule=name, states=("queued",), without=VALUES, limit=_PAGE)
         while True:
             queued = store.find_runs(query).items
-            cancels = [cancelled_by_hand(run, store.now()) for run in queued]
+            now = store.now()
+            cancels = [(run, cancelled_by_hand(run, now)) for run in queued]
+            wanted = [End(run, cancel) for run, cancel in cancels if cancel is not None]
             # A run that a worker claimed meanwhile is not queued any more.
-            if not any(store.settle_runs([cancel for cancel in cancels if cancel is not None])):
+            if not any(FlowSettling(store, "app").settle(wanted, now).answers):
                 return
 
     def resume(

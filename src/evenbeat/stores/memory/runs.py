@@ -13,7 +13,16 @@ from evenbeat.errors import InvalidValue
 from evenbeat.rules.dependencies import FOLLOWER, Follower, Success
 from evenbeat.rules.firing import Planned, wakes_on_run_end
 from evenbeat.stores.base import Lost, check_limit
-from evenbeat.stores.decisions import added, frees_slot, joint_verdict, parts, passes, status_of, verdict, with_transition
+from evenbeat.stores.decisions import (
+    added,
+    frees_slot,
+    joint_verdict,
+    parts,
+    passes,
+    status_of,
+    verdict,
+    with_transition,
+)
 from evenbeat.stores.dependencies import effects
 from evenbeat.stores.memory.state import Key, MemoryState
 
@@ -39,10 +48,8 @@ class MemoryRuns(MemoryState):
             return [self._settle(transition) for transition in transitions]
 
     def _settle(self, transition: Transition) -> bool:
-        if transition.ends:
-            decision = joint_verdict(transition, self._verdict)
-        else:
-            decision = self._verdict(transition)
+        is_joint = bool(transition.ends)
+        decision = joint_verdict(transition, self._verdict) if is_joint else self._verdict(transition)
         if decision == "apply":
             for part in parts(transition):
                 self._change(part)

@@ -1,0 +1,265 @@
+"""``app.flows``: the flows that are registered, and runs of them: shown, resumed, retried, cancelled."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+
+from msgspec.structs import replace
+
+from evenbeat.app.audit import audited
+from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
+from evenbeat.app.session import AppSession
+from evenbeat.core.awaitable import twin
+from evenbeat.core.durations import Duration
+from evenbeat.core.flow_graphs import FlowGraph
+from evenbeat.core.flows import FlowInfo, FlowRun
+from evenbeat.core.instants import Moment
+from evenbeat.core.records import ACTIVE_STATES, RunRecord, Transition
+from evenbeat.core.results import Run
+from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, shown
+from evenbeat.node.flows import FlowSettling
+from evenbeat.observe.flow_views import flow_info, flow_run_view
+from evenbeat.rules import auditing, flows
+from evenbeat.rules.firing import needs_active
+from evenbeat.rules.flow_parts import OPEN, Member, flow_part, is_begun, step_name
+from evenbeat.stores.base import VALUES, RunQuery
+from evenbeat.tasks.flow import Flow, flows_of
+from evenbeat.tasks.options import EnqueuedOptions
+from evenbeat.tasks.task import Task
+
+if TYPE_CHECKING:
+    from evenbeat.app.runs import Runs
+
+# How many elements of a map ``show`` reads.
+_SHOWN_ELEMENTS = 1_000
+_TRIES = 100
+Infos: TypeAlias = list[FlowInfo]
+
+
+class Flows:
+    """Reads flows, and runs of them; resumes, retries and cancels these."""
+
+    def __init__(self, session: AppSession, enqueuer: Enqueuer, runs: Runs) -> None:
+        self._session = session
+        self._enqueuer = enqueuer
+        self._runs = runs
+
+    def list(self) -> Infos:
+        """Return the flows that are registered here, by name."""
+        return [flow_info(flow.graph) for flow in flows_of(self._session.tasks)]
+
+    def get(self, name: str) -> FlowInfo:
+        """Return a flow that is registered here: its steps, and what they wait for."""
+        return flow_info(self._flow(name).graph)
+
+    def run(
+        self,
+        flow: Flow[..., Any] | str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        at: Moment | None = None,
+        id: str | None = None,
+        tenant: str | None = None,
+        **options: Unpack[EnqueuedOptions],
+    ) -> Run:
+        """Start a flow: due at once, after ``delay``, or at ``at``. The same as ``app.enqueue``."""
+        if isinstance(flow, str) and (known := self._session.tasks.get(flow)) is not None:
+            _check_flow(known)
+        elif isinstance(flow, Task):
+            _check_flow(flow)
+        return self._enqueuer.add(flow, payload, id, EnqueueOptions(delay, at, tenant, None, None, options))
+
+    def show(self, id: str, *, tenant: str | None = None) -> FlowRun:
+        """Return a run of a flow, with the state of each step.
+
+        Of a map with more than 1,000 elements, it reads those that are active or failed among the first
+        1,000.
+        """
+        run = self._record(id, tenant)
+        graph = self._graph(run)
+        found: dict[int, builtins.list[RunRecord]] = {}
+        state = flow_part(run).state
+        if graph is not None and state is not None:
+            ids: dict[str, int] = {}
+            for at in range(len(graph.steps)):
+                for run_id in flows.step_ids(run.id, graph, state, at)[:_SHOWN_ELEMENTS]:
+                    ids[run_id] = at
+            for each in self._read(tuple(ids)):
+                found.setdefault(ids[each.id], []).append(each)
+            for runs in found.values():
+                runs.sort(key=lambda each: (flow_part(each).member or _NO_PLACE).index or 0)
+        return flow_run_view(run, graph, found, self._session.tasks)
+
+    def resume(self, id: str, *, tenant: str | None = None) -> FlowRun:
+        """Run again what failed, was cancelled, or did not run because of that; keep what succeeded.
+
+        A step that failed gets a new run; of a map, the elements that failed are retried. ``RunRefused`` if
+        the flow has succeeded or is running, or its schedule allows one run at a time and another is active.
+        """
+        resume_flow(self._session, self._record(id, tenant), None)
+        return self.show(id, tenant=tenant)
+
+    def retry(self, id: str, step: str, *, tenant: str | None = None) -> FlowRun:
+        """Run a step again, and what came after it, whether it succeeded or not.
+
+        The flow may be running still, as long as nothing that comes after the step is.
+        """
+        resume_flow(self._session, self._record(id, tenant), step)
+        return self.show(id, tenant=tenant)
+
+    def cancel(self, id: str, *, tenant: str | None = None) -> FlowRun:
+        """Cancel a flow: its queued steps are over at once, running ones are asked to stop, and no other
+        step starts. A flow that is over stays as it is."""
+        self._record(id, tenant)
+        self._runs.cancel(id, tenant=tenant)
+        return self.show(id, tenant=tenant)
+
+    alist = twin(list)
+    aget = twin(get)
+    arun = twin(run)
+    ashow = twin(show)
+    aresume = twin(resume)
+    aretry = twin(retry)
+    acancel = twin(cancel)
+
+    def _flow(self, name: str) -> Flow[..., Any]:
+        task = self._session.tasks.get(name)
+        if task is None:
+            known = ", ".join(flow.name for flow in flows_of(self._session.tasks)) or "none"
+            raise InvalidValue(
+                f"flow {shown(name)} is not registered", field="flow", value=name, hint=f"there are: {known}"
+            )
+        return _check_flow(task)
+
+    def _graph(self, run: RunRecord) -> FlowGraph | None:
+        """Return the graph that a run was started with; before that, the one that is registered here."""
+        state = flow_part(run).state
+        if state is not None:
+            return FlowSettling(self._session.store(), "app").graphs.get(state.graph)
+        known = self._session.tasks.get(run.task)
+        return known.graph if isinstance(known, Flow) else None
+
+    def _record(self, run_id: str, tenant: str | None) -> RunRecord:
+        query = RunQuery(ids=(run_id,), tenant=self._session.tenant_of(tenant))
+        found = self._session.store().find_runs(query).items
+        if not found:
+            raise RunNotFound(run_id)
+        if found[0].kind != "flow" and not is_begun(found[0]):
+            member = flow_part(found[0]).member
+            place = "" if member is None else f"; it is a step of {member.flow}"
+            raise RunRefused(
+                f"run {run_id} is not a flow, but a run of task {found[0].task}{place}", subject=run_id
+            )
+        return found[0]
+
+    def _read(self, ids: tuple[str, ...]) -> builtins.list[RunRecord]:
+        found: builtins.list[RunRecord] = []
+        for at in range(0, len(ids), _SHOWN_ELEMENTS):
+            part = ids[at : at + _SHOWN_ELEMENTS]
+            query = RunQuery(ids=part, without=VALUES, limit=len(part))
+            found += self._session.store().find_runs(query).items
+        return found
+
+
+def refuse_step(run: RunRecord) -> None:
+    """Refuse to retry a step of a flow by itself: its flow would not know."""
+    member = flow_part(run).member
+    if member is not None:
+        raise RunRefused(
+            f"run {run.id} is a step of a flow: resume the flow {member.flow}, or retry its step "
+            f"{step_name(run)}: app.flows.retry",
+            subject=run.id,
+        )
+
+
+def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
+    """Run again what failed in a flow, or ``step``, and what came after it."""
+    store = session.store()
+    settling = FlowSettling(store, "app")
+    for _ in range(_TRIES):
+        refuse_step(run)
+        state = flow_part(run).state
+        if state is None:
+            hint = "retry the run" if run.state in ("failed", "cancelled") else "it has not begun"
+            raise RunRefused(f"flow {run.id} is {run.state}: {hint}", subject=run.id)
+        if step is None and run.state not in ("failed", "cancelled"):
+            raise RunRefused(
+                f"flow {run.id} is {run.state}; only a failed or cancelled flow can be resumed",
+                subject=run.id,
+            )
+        at = None if step is None else _position(settling, run, step)
+        gate = _gate(session, run)
+        now = store.now()
+        what = {} if step is None else {"step": step}
+        change = auditing.run_change("retry", run, {"state": run.state}, {"state": "running", **what})
+        transition = settling.resume(run, at, now, extra=audited(change, now))
+        if transition is None:
+            raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
+        if store.settle_runs([transition if gate is None else _gated(transition, gate)])[0]:
+            store.hint()
+            return
+        (run,) = store.find_runs(RunQuery(ids=(run.id,))).items or (run,)
+    raise RunRefused(f"flow {run.id} changed while it was resumed; look at it again", subject=run.id)
+
+
+def _position(settling: FlowSettling, run: RunRecord, step: str) -> int:
+    state = flow_part(run).state
+    graph = None if state is None else settling.graphs.get(state.graph)
+    positions = {} if graph is None else graph.positions
+    if step not in positions:
+        raise InvalidValue(
+            f"flow {run.task} has no step {shown(step)}",
+            field="step",
+            value=step,
+            hint=f"there are: {', '.join(positions)}",
+        )
+    return positions[step]
+
+
+def _gate(session: AppSession, run: RunRecord) -> tuple[str, str, int, int] | None:
+    """Return the gate of a flow that goes on after its end: if its schedule bounds its active runs, there
+    must be no other one."""
+    if run.schedule is None or run.state in ACTIVE_STATES:
+        return None
+    row = session.row(run.tenant, run.schedule)
+    if row is None:
+        return (run.tenant, run.schedule, 0, 0)
+    if row.state != "deleted" and needs_active(row):
+        query = RunQuery(tenant=run.tenant, schedule=run.schedule, states=tuple(ACTIVE_STATES), limit=1)
+        active = session.store().find_runs(query).items
+        if active:
+            raise RunRefused(
+                f"schedule {run.schedule} bounds its active runs, and run {active[0].id} is active; "
+                "resume the flow when it has ended",
+                subject=run.id,
+            )
+    return (run.tenant, run.schedule, row.generation, row.revision)
+
+
+def _gated(transition: Transition, gate: tuple[str, str, int, int]) -> Transition:
+    return replace(transition, gate=gate)
+
+
+def _why_not(run: RunRecord, step: str | None, letters: str) -> str:
+    if step is None:
+        return f"flow {run.id} has no step that failed"
+    if OPEN in letters:
+        return f"step {step} of flow {run.id} can't be run again now: it, or a step after it, has not ended"
+    return f"step {step} of flow {run.id} has not run; resume the flow"
+
+
+def _check_flow(task: Task[..., Any]) -> Flow[..., Any]:
+    if not isinstance(task, Flow):
+        raise InvalidValue(
+            f"{shown(task.name)} is a task, not a flow",
+            field="flow",
+            value=task.name,
+            hint="app.enqueue(…) adds a run of a task",
+        )
+    return task
+
+
+_NO_PLACE = Member("", "", 0)

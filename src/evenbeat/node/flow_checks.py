@@ -1,0 +1,41 @@
+"""Flows whose lease has ended: no step ended for a while. Cancels those that should end, and finds those that
+stand still, which is a defect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
+from evenbeat.node.flows import FlowEnd, FlowSettling
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules import flows
+from evenbeat.rules.flow_parts import flow_part
+from evenbeat.stores.base import Store
+
+_log = logging.getLogger("evenbeat.node.flow_checks")
+
+
+def check_flow(
+    store: Store, settling: FlowSettling, row: RunRecord, new_token: Callable[[], str], now: Instant
+) -> list[FlowEnd]:
+    """Look at a flow that has begun and whose lease has ended; return the flows that ended thereby."""
+    state = flow_part(row).state
+    assert state is not None
+    if row.cancel_requested or state.stop:
+        ended = settling.stop(row, "cancelled", now)
+    elif state.deadline is not None and now >= state.deadline:
+        _log.error("a flow has timed out", extra={**run_fields(row), "component": "reaper"})
+        ended = settling.stop(row, "timeout", now)
+    else:
+        ended = []
+    if ended:
+        return ended
+    repaired = settling.recount(row, now)
+    if repaired is not None:
+        fields = {**run_fields(row), "component": "reaper"}
+        _log.error("a flow stood still: the ends of steps were not counted", extra=fields)
+        return repaired
+    store.settle_runs([flows.checked(row, new_token(), now)])
+    return []

@@ -1,0 +1,137 @@
+"""The flows of a worker: begins those that it claims, ends steps, and reports flows that have ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
+from evenbeat.errors import InvalidValue
+from evenbeat.node.counting import Counting
+from evenbeat.node.flows import Begin, End, FlowEnd, FlowSettling
+from evenbeat.node.signals import Signals
+from evenbeat.observe.events import EventKind, Events
+from evenbeat.observe.logs import run_fields
+from evenbeat.rules.flow_parts import flow_part
+from evenbeat.rules.flows import graph_records
+from evenbeat.stores.base import Store
+from evenbeat.tasks.flow import Flow, all_graphs
+from evenbeat.tasks.task import Task, Tasks
+
+_log = logging.getLogger("evenbeat.node.flows")
+
+
+class FlowReports:
+    """Logs, counts and announces flows that have ended."""
+
+    def __init__(
+        self,
+        events: Events,
+        counting: Counting,
+        signals: Signals,
+        wake_backfills: Callable[[], None] = lambda: None,
+        tasks: Tasks | None = None,
+    ) -> None:
+        self._events = events
+        self._counting = counting
+        self._signals = signals
+        self._wake_backfills = wake_backfills
+        self._tasks = tasks
+
+    def report(self, ended: Iterable[FlowEnd], now: Instant) -> None:
+        for run, transition in ended:
+            assert isinstance(transition.state, str)
+            kind: EventKind = transition.state  # type: ignore[assignment]  # a final state is a kind of event
+            took = None if run.started_at is None else max(now - run.started_at, 0)
+            error = transition.error if isinstance(transition.error, str) else None
+            self._counting.count_flow_end(run, kind, took, now)
+            fields: dict[str, Any] = {**run_fields(run), "component": "worker"}
+            if took is not None:
+                fields["duration"] = took / 1000
+            if error is not None:
+                fields["error"] = error
+            level = logging.ERROR if kind == "failed" else logging.INFO
+            _log.log(level, "a flow %s" if kind != "cancelled" else "a flow was %s", kind, extra=fields)
+            if run.cause == "backfill":
+                self._wake_backfills()
+            if self._events:
+                text = transition.result
+                result = self._tasks.read_result(run.task, text) if self._tasks and text else None
+                self._events.publish(
+                    kind,
+                    now,
+                    run=run,
+                    error=error,
+                    result=result if kind == "succeeded" else None,
+                    duration=None if took is None else timedelta(milliseconds=took),
+                )
+        self._signals.note_written()
+
+
+class FlowWork:
+    """What a worker does about flows. Belongs to the worker's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        tasks: Tasks,
+        reports: FlowReports,
+        *,
+        signals: Signals,
+        new_token: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._reports = reports
+        self.settling = FlowSettling(store, "worker", signals=signals, new_token=new_token)
+        self._beginning: list[Begin] = []
+        self._stored: set[str] = set()
+        """The keys of graphs that this process has stored."""
+
+    def __bool__(self) -> bool:
+        return bool(self._beginning)
+
+    def misfit(self, task: Task[..., Any], run: RunRecord) -> str | None:
+        """Return why this node can't begin a flow: its payload does not fit; None if it does."""
+        try:
+            task.fits(run.payload)
+        except InvalidValue as error:
+            return f"{InvalidValue.__name__}: {error}"
+        return None
+
+    def begin(self, flow: Flow[..., Any], run: RunRecord) -> None:
+        """Begin a claimed flow, with the next ``step``."""
+        graphs = {graph.key: graph for graph in all_graphs(flow)}
+        graph = flow.graph
+        member = flow_part(run).member
+        if member is not None:
+            # The graph that the outer flow was registered with, also if this node has another one by now.
+            outer = self.settling.graphs.get(member.graph)
+            wanted = None if outer is None else outer.steps[member.step].graph
+            if wanted is not None and wanted != graph.key:
+                graph = self.settling.graphs.get(wanted) or graph
+        new = [each for key, each in graphs.items() if key not in self._stored]
+        self._beginning.append(Begin(run, graph, graph_records(new)))
+
+    def step(self, now: Instant) -> Sequence[RunRecord]:
+        """Begin the flows that wait for it; return the runs of their first steps."""
+        if not self._beginning:
+            return ()
+        settled = self.settling.settle((), now, self._beginning)
+        for begin, accepted in zip(self._beginning, settled.answers, strict=True):
+            if accepted:
+                self._stored |= {record.key for record in begin.records}
+            else:
+                _log.warning("a flow was lost to another worker", extra=run_fields(begin.run))
+        self._beginning = []
+        self._reports.report(settled.ended, now)
+        return settled.started
+
+    def settle(self, ends: Sequence[End], now: Instant) -> tuple[list[bool], Sequence[RunRecord]]:
+        """End steps of flows, with what follows; return which ends were accepted, and the new runs."""
+        settled = self.settling.settle(ends, now)
+        self._reports.report(settled.ended, now)
+        return settled.answers, settled.started

@@ -1,0 +1,584 @@
+"""Flows on a node: begins them, ends their steps with what follows, and gives steps their arguments.
+
+Every process that ends a run of a flow does so through ``FlowSettling``: workers, reapers, the supervisor,
+and the app if a user cancels a run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.core.flow_graphs import FlowGraph, decode_graph
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import FINAL_STATES, Record, RunRecord, Transition
+from evenbeat.errors import StoreUnavailable
+from evenbeat.node.settling import settle_in_parts
+from evenbeat.node.signals import Signals
+from evenbeat.rules import attempts, flows
+from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.stores.decisions import status_of, verdict, with_transition
+
+# How many flows a process remembers as it last wrote them: the next end of a step needs no read.
+_REMEMBERED = 1_000
+# How often a change is decided again because another node has changed the flow.
+_MOST_ROUNDS = 200
+# Seconds: the longest pause before the next try.
+_LONGEST_PAUSE = 0.05
+_PAGE = 1_000
+
+
+class End(NamedTuple):
+    """A transition of a run."""
+
+    run: RunRecord
+    transition: Transition
+
+
+class FlowEnd(NamedTuple):
+    """A flow that has ended with one of its steps."""
+
+    run: RunRecord
+    """As it was before."""
+    transition: Transition
+
+
+class Settled(NamedTuple):
+    """What became of ends."""
+
+    answers: list[bool]
+    """Whether the store has accepted each."""
+    ended: list[FlowEnd]
+    started: list[RunRecord]
+    """The runs of steps that were added."""
+
+
+class Begin(NamedTuple):
+    """A flow to begin, with its graph and those of the flows within it."""
+
+    run: RunRecord
+    graph: FlowGraph
+    records: tuple[Record, ...]
+
+
+class _Work:
+    """What is to change about one flow, in one try."""
+
+    def __init__(self) -> None:
+        self.ends: list[flows.StepEnd] = []
+        self.transitions: list[Transition] = []
+        self.leaves: list[int] = []
+        """The positions of the ends that this answers."""
+        self.begin: Begin | None = None
+        self.stop: Literal["cancelled", "timeout"] | None = None
+
+
+class _Unit(NamedTuple):
+    """A transition to settle, and which ends it answers."""
+
+    transition: Transition
+    leaves: list[int]
+    ended: list[FlowEnd]
+    rows: list[tuple[RunRecord, Transition]]
+    """The flows that it changes."""
+
+
+def concerns_flow(run: RunRecord, transition: Transition) -> bool:
+    """Return whether a transition ends a step of a flow."""
+    return run.flow is not None and transition.state in FINAL_STATES and flow_part(run).member is not None
+
+
+class FlowGraphs:
+    """The graphs of flows, read once each: they never change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, FlowGraph | None] = {}
+
+    def get(self, key: str) -> FlowGraph | None:
+        """Return a graph; None if the store does not have it (any more)."""
+        if key not in self._known:
+            record = self._store.get_record(flows.GRAPH, flows.OWNER, key)
+            if record is None:
+                return None
+            self._known[key] = decode_graph(record.body)
+        return self._known[key]
+
+    def add(self, graph: FlowGraph) -> None:
+        self._known[graph.key] = graph
+
+
+class FlowSettling:
+    """Ends the steps of flows, and changes the flows in the same step of the store.
+
+    Optimistic: it decides on the flow as it last wrote or read it. If another node has changed the flow
+    meanwhile, the store refuses all of it, and this reads and decides again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        component: str,
+        *,
+        signals: Signals | None = None,
+        new_token: Callable[[], str] = lambda: uuid4().hex,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._component = component
+        self._signals = Signals() if signals is None else signals
+        self._new_token = new_token
+        self._pause = pause
+        self.graphs = FlowGraphs(store)
+        self._flows: OrderedDict[str, RunRecord] = OrderedDict()
+
+    # -- ends and beginnings -------------------------------------------------------------------------------
+
+    def settle(self, ends: Sequence[End], now: Instant, begins: Sequence[Begin] = ()) -> Settled:
+        """Apply transitions, each with what follows for its flow. Of those of one flow, all are one step.
+
+        ``begins`` are claimed flows to begin; their answers follow those of the ends. A flow that is asked to
+        end is stopped: see ``stop``. Transitions of other runs are applied as they are.
+        """
+        answers: list[bool | None] = [None] * (len(ends) + len(begins))
+        ended: list[FlowEnd] = []
+        started: list[RunRecord] = []
+        for turn in range(_MOST_ROUNDS):
+            if turn:
+                self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
+                self._answer_known(ends, begins, answers)
+            left = [at for at, answer in enumerate(answers) if answer is None]
+            if not left:
+                for at, end in enumerate(ends):
+                    if answers[at] and end.transition.cancel_requested is True and is_begun(end.run):
+                        ended += self.stop(end.run, "cancelled", now)
+                return Settled([answer is True for answer in answers], ended, started)
+            units = self._units(ends, begins, left, now)
+            try:
+                parts = settle_in_parts(self._store, [unit.transition for unit in units], self._component)
+                accepted = list(itertools.chain.from_iterable(parts))
+            except BaseException:
+                # Some of it may have been written.
+                for unit in units:
+                    self._forget(unit)
+                raise
+            for unit, is_accepted in zip(units, accepted, strict=True):
+                if not is_accepted:
+                    self._forget(unit)
+                    continue
+                for at in unit.leaves:
+                    answers[at] = True
+                ended += unit.ended
+                started += [run for _, each in unit.rows for run in each.adds]
+                self._remember(unit)
+        raise StoreUnavailable(f"a flow was changed by others {_MOST_ROUNDS} times in a row")
+
+    def stop(self, flow: RunRecord, why: Literal["cancelled", "timeout"], now: Instant) -> list[FlowEnd]:
+        """Start no further steps of a flow, and cancel those that are queued or running, also in the flows
+        within it. It ends when the last one has ended; return those that have ended by now.
+
+        Can be repeated: a process that dies in between leaves the rest to the next one.
+        """
+        ended: list[FlowEnd] = []
+        if (row := self._stopped(flow.id, why, now, ended)) is None:
+            return ended
+        graph = self._graph_of(row)
+        ids = [run_id for _, found in flows.open_runs(row, graph) for run_id in found]
+        for at in range(0, len(ids), _PAGE):
+            runs = self._read(ids[at : at + _PAGE], with_results=False)
+            active = [run for run in runs if run.state not in FINAL_STATES]
+            for run in active:
+                if is_begun(run):
+                    ended += self.stop(run, "cancelled", now)
+            wishes = [
+                End(run, wish)
+                for run in active
+                if not is_begun(run) and not (run.state == "running" and run.cancel_requested)
+                if (wish := attempts.cancel(run, now, f"flow.{run.id}.{run.attempt}")) is not None
+            ]
+            ended += self.settle(wishes, now).ended if wishes else []
+        return ended
+
+    def _stopped(
+        self, flow_id: str, why: Literal["cancelled", "timeout"], now: Instant, ended: list[FlowEnd]
+    ) -> RunRecord | None:
+        """Write that no further step starts; return the flow, or None if it has ended."""
+        for _ in range(_MOST_ROUNDS):
+            (row, *_) = self._read((flow_id,)) or (None,)
+            state = None if row is None else flow_part(row).state
+            if row is None or state is None or row.state != "running":
+                return None
+            if state.stop:
+                return row
+            work = _Work()
+            work.stop = why
+            (unit,) = self._composed({flow_id: work}, {flow_id: row}, now)
+            if self._store.settle_runs([unit.transition])[0]:
+                ended += unit.ended
+                self._flows.pop(flow_id, None)
+                return with_transition(row, unit.rows[0][1], now) if not unit.ended else None
+        raise StoreUnavailable(f"flow {flow_id} was changed by others {_MOST_ROUNDS} times in a row")
+
+    def recount(self, flow: RunRecord, now: Instant) -> list[FlowEnd] | None:
+        """Go on with a flow that has not counted the ends of some steps; None if it has counted all.
+
+        A safety net. Such a run was ended without its flow: the store set an unreadable row to failed, or
+        somebody edited it.
+        """
+        graph = self._graph_of(flow)
+        ids = [run_id for _, found in flows.open_runs(flow, graph) for run_id in found]
+        rows = {run.id: run for run in self._read(ids, with_results=False)}
+        results: dict[str, str | None] = {}
+        while (change := flows.recount(flow, graph, rows, results, now)).missing:
+            results |= self._results(change.missing)
+        if change.is_stale:
+            return None
+        unit = self._unit(flow, change, _Work(), (), now)
+        member = flow_part(flow).member
+        if change.outcome is not None and member is not None:
+            work = _Work()
+            around = self._rows([member.flow], {})
+            outer = around.get(member.flow)
+            wider = None if outer is None else self._changed(outer, work, [(flow, unit)], now)
+            unit = unit if wider is None else wider
+        (is_accepted,) = self._store.settle_runs([unit.transition])
+        self._forget(unit)
+        if is_accepted:
+            self._store.hint()
+        return unit.ended if is_accepted else []
+
+    def resume(
+        self, flow: RunRecord, step: int | None, now: Instant, *, extra: tuple[Record, ...] = ()
+    ) -> Transition | None:
+        """Return the transition that runs again what failed in a flow, or ``step``, and what came after it.
+
+        None if there is nothing to run again. ``extra`` are records to add, for the audit.
+        """
+        graph = self._graph_of(flow)
+        results: dict[str, str | None] = {}
+        while True:
+            if step is None:
+                reset: flows.Reset | None = flows.resume(flow, graph, results, now)
+            else:
+                reset = flows.retry(flow, graph, step, results, now)
+            if reset is None or not reset.change.missing:
+                break
+            results |= self._results(reset.change.missing)
+        if reset is None or (not reset.again and not reset.change.starts):
+            return None
+        ends = self._again(flow, graph, reset, now)
+        change = flows.continuing(flow, reset.change, self._new_token(), ends, now)
+        return replace(change, records=(*change.records, *extra))
+
+    def _again(
+        self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
+    ) -> tuple[Transition, ...]:
+        """Return the transitions of runs that are continued: elements of maps, and flows within the flow."""
+        found: list[Transition] = []
+        for at in reset.again:
+            for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
+                if run.state not in ("failed", "cancelled"):
+                    continue
+                again = self.resume(run, None, now) if is_begun(run) else None
+                again = attempts.retried(run, self._new_token()) if again is None else again
+                if again is not None:
+                    found.append(again)
+        return tuple(found)
+
+    # -- one try -------------------------------------------------------------------------------------------
+
+    def _answer_known(self, ends: Sequence[End], begins: Sequence[Begin], answers: list[bool | None]) -> None:
+        """Answer those whose runs show that they were applied, or can't be any more."""
+        at_run = {
+            (ends[at].run.id if at < len(ends) else begins[at - len(ends)].run.id): at
+            for at, answer in enumerate(answers)
+            if answer is None
+        }
+        rows = {run.id: run for run in self._read(tuple(at_run), with_results=False)}
+        now = self._store.now()
+        for run_id, at in at_run.items():
+            row = rows.get(run_id)
+            if at >= len(ends):
+                begin = begins[at - len(ends)].run
+                if row is None or row.state != "running" or is_begun(row) or row.attempt != begin.attempt:
+                    answers[at] = row is not None and is_begun(row)
+                continue
+            decision = "refuse" if row is None else verdict(status_of(row), ends[at].transition, now)
+            if decision != "apply":
+                answers[at] = decision == "repeat"
+
+    def _units(
+        self, ends: Sequence[End], begins: Sequence[Begin], left: Sequence[int], now: Instant
+    ) -> list[_Unit]:
+        works: defaultdict[str, _Work] = defaultdict(_Work)
+        units: list[_Unit] = []
+        for at in left:
+            if at >= len(ends):
+                begin = begins[at - len(ends)]
+                works[begin.run.id].begin = begin
+                works[begin.run.id].leaves.append(at)
+                continue
+            end = ends[at]
+            member = flow_part(end.run).member
+            if member is None or end.transition.state not in FINAL_STATES:
+                units.append(_Unit(end.transition, [at], [], []))
+                continue
+            work = works[member.flow]
+            work.ends.append(_step_end(end.run, end.transition))
+            work.transitions.append(end.transition)
+            work.leaves.append(at)
+        rows = {begin.run.id: begin.run for begin in begins}
+        return units + self._composed(works, self._rows(works, rows), now)
+
+    def _composed(
+        self, works: Mapping[str, _Work], rows: Mapping[str, RunRecord], now: Instant
+    ) -> list[_Unit]:
+        """Return the transitions of all flows, those of inner flows inside those of the flows around them."""
+        units: list[_Unit] = []
+        levels: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        for flow_id in works:
+            levels[_depth(flow_id, rows)][flow_id] = None
+        # Inner flows that end, by the flow around them.
+        inner: defaultdict[str, list[tuple[RunRecord, _Unit]]] = defaultdict(list)
+        for depth in range(max(levels, default=-1), -1, -1):
+            for flow_id in levels[depth]:
+                work, row = works.get(flow_id) or _Work(), rows.get(flow_id)
+                enclosed = inner.pop(flow_id, [])
+                unit = None if row is None else self._changed(row, work, enclosed, now)
+                if row is None or unit is None:
+                    # The flow is gone or over, or does not wait for them any more: they end like other runs.
+                    units += [*_apart(work), *(each for _, each in enclosed)]
+                elif unit.transition.state in FINAL_STATES and (member := flow_part(row).member) is not None:
+                    inner[member.flow].append((row, unit))
+                    levels[depth - 1][member.flow] = None
+                else:
+                    units.append(unit)
+        return units
+
+    def _changed(
+        self, row: RunRecord, work: _Work, inner: Sequence[tuple[RunRecord, _Unit]], now: Instant
+    ) -> _Unit | None:
+        """Return the change of one flow; None if nothing that ended concerns it any more."""
+        graph = self._graph(row, work)
+        if graph is None or row.state != "running":
+            return None
+        ends = work.ends + [_step_end(run, unit.transition) for run, unit in inner]
+        results: dict[str, str | None] = {}
+        while True:
+            if work.begin is not None:
+                change = flows.begin(row, graph, now)
+            elif work.stop is not None:
+                change = flows.stop(row, graph, work.stop, results, now)
+            else:
+                change = flows.advance(row, graph, ends, results, now)
+            if change.is_stale:
+                return None
+            if not change.missing:
+                break
+            results |= self._results(change.missing)
+        return self._unit(row, change, work, inner, now)
+
+    def _unit(
+        self,
+        row: RunRecord,
+        change: flows.Change,
+        work: _Work,
+        inner: Sequence[tuple[RunRecord, _Unit]],
+        now: Instant,
+    ) -> _Unit:
+        together = (*work.transitions, *(unit.transition for _, unit in inner))
+        token = f"{row.claim}.begun" if work.begin is not None else self._new_token()
+        if change.outcome is None:
+            transition = flows.going_on(row, change, token, together, now)
+        else:
+            transition = flows.ending(row, change, token, together, now)
+            took = None if row.started_at is None else max(now - row.started_at, 0)
+            transition = self._signals.with_end(row, transition, now, took)
+        if work.begin is not None:
+            transition = replace(transition, records=(*transition.records, *work.begin.records))
+        if work.stop == "cancelled":
+            transition = replace(transition, cancel_requested=True)
+        leaves = work.leaves + [at for _, unit in inner for at in unit.leaves]
+        ended = [end for _, unit in inner for end in unit.ended]
+        if change.outcome is not None:
+            ended.append(FlowEnd(row, transition))
+        changed = [each for _, unit in inner for each in unit.rows]
+        return _Unit(transition, leaves, ended, [(row, transition), *changed])
+
+    # -- what a process knows of flows ---------------------------------------------------------------------
+
+    def _graph(self, row: RunRecord, work: _Work) -> FlowGraph | None:
+        if work.begin is not None:
+            self.graphs.add(work.begin.graph)
+            return work.begin.graph
+        state = flow_part(row).state
+        return None if state is None else self.graphs.get(state.graph)
+
+    def _graph_of(self, row: RunRecord) -> FlowGraph:
+        state = flow_part(row).state
+        graph = None if state is None else self.graphs.get(state.graph)
+        if graph is None:
+            raise StoreUnavailable(f"the store has no graph of flow {row.id}")
+        return graph
+
+    def _rows(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
+        """Return the flows, and the flows around them."""
+        rows = dict(known)
+        wanted = [flow_id for flow_id in works if flow_id not in rows]
+        while wanted:
+            unknown = [flow_id for flow_id in wanted if flow_id not in self._flows]
+            found = {run.id: run for run in self._read(unknown)} if unknown else {}
+            for flow_id in wanted:
+                if (row := self._flows.get(flow_id) or found.get(flow_id)) is not None:
+                    rows[flow_id] = row
+            members = [flow_part(rows[flow_id]).member for flow_id in wanted if flow_id in rows]
+            wanted = [each.flow for each in members if each is not None and each.flow not in rows]
+            wanted = list(dict.fromkeys(wanted))
+        if known:
+            above = [flow_part(row).member for row in known.values()]
+            missing = [each.flow for each in above if each is not None and each.flow not in rows]
+            if missing:
+                rows |= self._rows(dict.fromkeys(missing), {})
+        return rows
+
+    def _remember(self, unit: _Unit) -> None:
+        for row, transition in unit.rows:
+            if transition.state in FINAL_STATES:
+                self._flows.pop(row.id, None)
+                continue
+            self._flows[row.id] = with_transition(row, transition, self._store.now())
+            self._flows.move_to_end(row.id)
+            if len(self._flows) > _REMEMBERED:
+                self._flows.popitem(last=False)
+
+    def _forget(self, unit: _Unit) -> None:
+        for row, _ in unit.rows:
+            self._flows.pop(row.id, None)
+
+    def _results(self, ids: Sequence[str]) -> dict[str, str | None]:
+        found: dict[str, str | None] = dict.fromkeys(ids)
+        found |= {run.id: run.result for run in self._read(ids) if run.state == "succeeded"}
+        return found
+
+    def _read(self, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
+        runs: list[RunRecord] = []
+        for at in range(0, len(ids), _PAGE):
+            part = tuple(ids[at : at + _PAGE])
+            without = () if with_results else LARGE_FIELDS
+            runs += self._store.find_runs(RunQuery(ids=part, limit=len(part), without=without)).items
+        return runs
+
+    # -- arguments -----------------------------------------------------------------------------------------
+
+    def with_arguments(self, runs: Sequence[RunRecord]) -> list[RunRecord | str]:
+        """Return claimed runs with the results of other steps in their payloads; a text that says why not for
+        a run that can't have them. Two queries for all of them; one or none if they need no results."""
+        needing: dict[str, FlowGraph] = {}
+        for run in runs:
+            member = flow_part(run).member
+            graph = None if member is None else self.graphs.get(member.graph)
+            if graph is not None and member is not None:
+                inputs = graph.steps[member.step].inputs
+                if any(each.source == "result" for each in inputs):
+                    needing[run.id] = graph
+        if not needing:
+            return list(runs)
+        states = self._ended_before([run for run in runs if run.id in needing], needing)
+        wanted: dict[str, dict[str, list[str]]] = {}
+        for run in runs:
+            member = flow_part(run).member
+            row = None if member is None else states.get(member.flow)
+            state = None if row is None else flow_part(row).state
+            if run.id in needing and state is not None:
+                wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
+        ids = list(dict.fromkeys(one for each in wanted.values() for found in each.values() for one in found))
+        results = {run.id: run for run in self._read(ids)}
+        return [
+            run
+            if run.id not in needing
+            else self._completed(run, needing[run.id], wanted.get(run.id), results)
+            for run in runs
+        ]
+
+    def _completed(
+        self,
+        run: RunRecord,
+        graph: FlowGraph,
+        wanted: Mapping[str, Sequence[str]] | None,
+        found: Mapping[str, RunRecord],
+    ) -> RunRecord | str:
+        member = flow_part(run).member
+        assert member is not None
+        if wanted is None:
+            return f"flow {member.flow} of this step does not exist any more"
+        for name, ids in wanted.items():
+            gone = [run_id for run_id in ids if run_id not in found]
+            if gone:
+                return (
+                    f"the result of step {name} was deleted, by retention or by hand: {len(gone)} of "
+                    f"{len(ids)} runs are gone; run the flow again"
+                )
+        results = {
+            run_id: found[run_id].result if found[run_id].state == "succeeded" else None
+            for ids in wanted.values()
+            for run_id in ids
+        }
+        return replace(run, payload=flows.with_results(run, graph, wanted, results))
+
+    def _ended_before(
+        self, runs: Sequence[RunRecord], graphs: Mapping[str, FlowGraph]
+    ) -> dict[str, RunRecord]:
+        """Return the flows of steps. A remembered one will do if it shows the ends of all predecessors."""
+        states: dict[str, RunRecord] = {}
+        unknown: dict[str, None] = {}
+        for run in runs:
+            member = flow_part(run).member
+            assert member is not None
+            row = self._flows.get(member.flow)
+            state = None if row is None else flow_part(row).state
+            before = graphs[run.id].steps[member.step].predecessors
+            if (
+                row is None
+                or state is None
+                or state.round(member.step) != member.round
+                or any(state.steps[at] in UNENDED for at in before)
+            ):
+                unknown[member.flow] = None
+            else:
+                states[member.flow] = row
+        if unknown:
+            states |= {row.id: row for row in self._read(tuple(unknown))}
+        return states
+
+
+def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
+    member = flow_part(run).member
+    assert member is not None
+    assert transition.state in ("succeeded", "failed", "cancelled")
+    result = transition.result if isinstance(transition.result, str) else None
+    error = transition.error if isinstance(transition.error, str) else None
+    return flows.StepEnd(member, run.id, transition.state, result, error)
+
+
+def _apart(work: _Work) -> list[_Unit]:
+    """Return the ends of steps without their flow."""
+    if work.begin is not None:
+        return []
+    return [
+        _Unit(transition, [at], [], []) for transition, at in zip(work.transitions, work.leaves, strict=True)
+    ]
+
+
+def _depth(flow_id: str, rows: Mapping[str, RunRecord]) -> int:
+    depth = 0
+    while (row := rows.get(flow_id)) is not None and (member := flow_part(row).member) is not None:
+        depth, flow_id = depth + 1, member.flow
+    return depth
