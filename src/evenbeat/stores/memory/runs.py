@@ -13,7 +13,16 @@ from evenbeat.errors import InvalidValue
 from evenbeat.rules.dependencies import FOLLOWER, Follower, Success
 from evenbeat.rules.firing import Planned, wakes_on_run_end
 from evenbeat.stores.base import Lost, check_limit
-from evenbeat.stores.decisions import added, frees_slot, joint_verdict, parts, passes, status_of, verdict, with_transition
+from evenbeat.stores.decisions import (
+    added,
+    frees_slot,
+    joint_verdict,
+    parts,
+    passes,
+    status_of,
+    verdict,
+    with_transition,
+)
 from evenbeat.stores.dependencies import effects
 from evenbeat.stores.memory.state import Key, MemoryState
 

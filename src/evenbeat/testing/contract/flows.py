@@ -110,7 +110,11 @@ class FlowsContract(Contract):
     ) -> None:
         flow, first, second = self._held(store, "a", "b")
         one = _advance(
-            flow, "x1", (attempts.succeeded(first, "1", clock.now, "a1"),), "1", (run("f~c", run_at=clock.now),)
+            flow,
+            "x1",
+            (attempts.succeeded(first, "1", clock.now, "a1"),),
+            "1",
+            (run("f~c", run_at=clock.now),),
         )
         assert store.settle_runs([one]) == [True]
         assert store.settle_runs([one]) == [True]
@@ -230,7 +234,9 @@ class FlowsContract(Contract):
         flow, step = self._held(store, "a")
         text = "x" * 300
         many = tuple(
-            run(f"f~m~{number}", run_at=clock.now, payload=f'{{"part":"{text}{number}"}}', flow='{"member":1}')
+            run(
+                f"f~m~{number}", run_at=clock.now, payload=f'{{"part":"{text}{number}"}}', flow='{"member":1}'
+            )
             for number in range(10_000)
         )
         change = _advance(flow, "x1", (attempts.succeeded(step, "[]", clock.now, "a1"),), "1", many)
