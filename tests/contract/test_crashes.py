@@ -46,7 +46,7 @@ def settle(store: Store) -> object:
 
 
 def settle_jointly(store: Store) -> object:
-    """End two steps, and change their flow. A repetition is the same call: the runs are as they were claimed."""
+    """End two steps and change their flow. A repetition is the same call, with the runs as claimed."""
     found = store.find_runs(RunQuery()).items
     claimed = {run.schedule: replace(run, state="running", attempt=1, failures=0) for run in found}
     flow, first, second = (claimed[name] for name in ("free", "other", "single"))

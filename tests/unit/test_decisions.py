@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
+from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import (
     Budget,
     RunStatus,
@@ -160,8 +161,18 @@ def test_the_weight_of_a_transition_is_its_texts() -> None:
     runs = (RunRecord(id="a", task="work", payload="x" * 5), RunRecord(id="b", task="work", payload="x" * 7))
     assert weight(transition()) == 0
     assert weight(transition(result=None, error=None)) == 0
-    assert weight(transition(result="123", error="12", adds=runs)) == 17
+    assert weight(transition(result="123", error="12", flow="1234")) == 9
+    row = weight(transition(adds=runs[:1])) - 5
+    assert weight(transition(result="123", error="12", adds=runs)) == 17 + 2 * row
+    assert weight(transition(ends=(transition(result="123"), transition(adds=runs)))) == 15 + 4 * row
     assert weight(transition(records=(Record(kind="k", key="key", body="xyz"),))) == 3
+
+
+def test_a_batch_has_a_thousand_of_the_runs_that_its_transitions_end_and_add() -> None:
+    end, new = transition(run="step"), RunRecord(id="a", task="work", payload="")
+    joint = transition(ends=(end,) * 100, adds=(new,) * 100)
+    assert [len(part) for part in batches([joint] * 12, 1_000, weight)] == [5, 5, 2]
+    assert [len(part) for part in batches([transition()] * 2_500, 1_000, weight)] == [1_000, 1_000, 500]
 
 
 def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:

@@ -326,8 +326,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     renews: bool = False
     """Increments the attempt: all earlier transitions of the run are stale from then on."""
     ends: tuple[Transition, ...] = ()
-    """Transitions of other runs, each with its own ``ends``: the store applies all of them and this one in one
-    step, or none. The ends of steps, of a transition that changes their flow."""
+    """Transitions of other runs, each with its own ``ends``: the store applies all of them and this one in
+    one step, or none. The ends of steps, of a transition that changes their flow."""
     adds: tuple[RunRecord, ...] = ()
     """Runs to add in the same step (the next steps of a flow)."""
     records: tuple[Record, ...] = ()

@@ -48,10 +48,7 @@ class MemoryRuns(MemoryState):
             return [self._settle(transition) for transition in transitions]
 
     def _settle(self, transition: Transition) -> bool:
-        if transition.ends:
-            decision = joint_verdict(transition, self._verdict)
-        else:
-            decision = self._verdict(transition)
+        decision = joint_verdict(transition, self._verdict) if transition.ends else self._verdict(transition)
         if decision == "apply":
             for part in parts(transition):
                 self._change(part)

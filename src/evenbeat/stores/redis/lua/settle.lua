@@ -278,9 +278,11 @@ end
 -- Applies all parts of a transition with ends, or none: like decisions.joint_verdict. Nothing is written before every
 -- part is checked.
 local function settle_jointly(rows, are_innermost)
-  local keys, statuses, runs, written = {}, {}, {}, {}
+  local keys, statuses, runs, seen = {}, {}, {}, {}
   local all_apply, all_repeat = true, true
   for at, row in ipairs(rows) do
+    if seen[row[1]] then return 0 end
+    seen[row[1]] = true
     keys[at] = base .. 'runs:' .. row[1]
     statuses[at] = status(keys[at])
     local decision = verdict(row, statuses[at])
@@ -295,16 +297,7 @@ local function settle_jointly(rows, are_innermost)
       return 0
     end
   end
-  for at, row in ipairs(rows) do
-    local found, run = statuses[at], runs[at]
-    if written[row[1]] then
-      -- A part before this one has changed the same run, and with it the indexes that the run is in.
-      found = status(keys[at])
-      run = standing(row, keys[at], found, row[7] or found[1]) or run
-    end
-    apply(row, keys[at], found, run)
-    written[row[1]] = true
-  end
+  for at, row in ipairs(rows) do apply(row, keys[at], statuses[at], runs[at]) end
   return 1
 end
 
