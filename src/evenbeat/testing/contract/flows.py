@@ -213,6 +213,30 @@ class FlowsContract(Contract):
         woken = {name: found.wake_at for name in ("nightly", "report") if (found := self.get(store, name))}
         assert all(at is not None and at <= clock.now for at in woken.values()), woken
 
+    def test_an_end_has_a_gate_statistics_and_followers_like_any_transition(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = self.add(store, schedule("load", "every 1h"))
+        row = replace(row, followers="report", revision=row.revision + 1)
+        assert self.put(store, replace(row, revision=row.revision - 1), Planned(row)).accepted
+        self.add(store, schedule("report", "on success of load"))
+        (flow,) = self._held(store)
+        store.add_runs([run("s", run_at=clock.now, schedule="load", tick=clock.now, generation=1)])
+        (step,) = self.claim(store, "claim-s")
+        end = attempts.succeeded(step, "1", clock.now, "s1")
+        late = replace(end, gate=("default", "load", row.generation, row.revision + 1))
+        assert store.settle_runs([_advance(flow, "x1", (late,), "1")]) == [False]
+        assert store.find_records(PENDING) == []
+        end = replace(end, gate=("default", "load", row.generation, row.revision))
+        change = _advance(flow, "x2", (end,), "1")
+        assert store.settle_runs([change, change]) == [True, True]
+        assert [record.key for record in store.find_records(PENDING)] == ["report/s"]
+        (figures,) = store.statistics([("default", "load")])
+        assert (figures.run_count, figures.success_count) == (1, 1)
+        found = self.get(store, "report")
+        assert found is not None
+        assert found.wake_at == clock.now
+
     def test_the_end_of_a_step_frees_its_slot_of_a_limit(self, store: Store, clock: VirtualClock) -> None:
         assert store.put_record(limit_record(Limit(task="work", concurrency=1)))
         flow, step = self._held(store, "a")
