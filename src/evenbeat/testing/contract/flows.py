@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 from msgspec.structs import replace
@@ -312,6 +313,26 @@ class FlowsContract(Contract):
         self.in_threads(handles, end_one)
         assert self._get(store, "f").flow == "10"
         assert [found.id for found in self.runs(store, states=("queued",))] == ["f~join"]
+
+    def test_nodes_that_change_the_same_runs_in_different_orders_all_get_their_turn(
+        self, handles: Handles, store: Store
+    ) -> None:
+        held = self._held(store, "a", "b", "c")
+        orders = itertools.cycle(itertools.permutations(held))
+        numbers = itertools.count()
+        lock = threading.Lock()
+
+        def extend(handle: Store) -> None:
+            for _ in range(5):
+                with lock:
+                    number, (first, *others) = next(numbers), next(orders)
+                own = attempts.heartbeat(first, 60_000, f"{number}-{first.id}")
+                ends = tuple(attempts.heartbeat(run, 60_000, f"{number}-{run.id}") for run in others)
+                assert handle.settle_runs([replace(own, ends=ends)]) == [True]
+
+        self.in_threads(handles, extend)
+        tokens = {(found.settled or "").partition("-")[0] for found in self.runs(store)}
+        assert len(tokens) == 1  # of the last one, which changed all runs
 
     def test_a_change_adds_ten_thousand_runs_at_once(self, store: Store, clock: VirtualClock) -> None:
         flow, step = self._held(store, "a")
