@@ -26,8 +26,8 @@ _HELD, _LIMITED = 1, 2
 
 
 def size_of(run: RunRecord) -> int:
-    texts = (run.payload, run.result, run.error, run.earlier, run.flow)
-    return sum(len(text) for text in texts if text is not None)
+    size = len(run.payload) + len(run.result or "") + len(run.error or "")
+    return size + len(run.earlier or "") + len(run.flow or "")
 
 
 def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
