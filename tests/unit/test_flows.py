@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat import (
     Event,
@@ -21,6 +22,12 @@ from evenbeat import (
     every,
     on_success_of,
 )
+from evenbeat.core.json_text import encode
+from evenbeat.core.records import Record
+from evenbeat.doctor.flows import flow_findings
+from evenbeat.node.presence import NodeInfo, live_nodes
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.tasks.task import ExecutorKind
 from evenbeat.testing import VirtualScheduler, virtual
 
 
@@ -119,7 +126,7 @@ def test_parameters_are_given_where_the_flow_starts_or_have_their_defaults(
     start(time, flow, day="tue", factor=5)
     assert [value for _, value in work.calls] == [({"of": ["mon"]}, 3), ({"of": ["tue"]}, 5)]
     with pytest.raises(InvalidValue, match="missing a required argument: 'day'"):
-        flow.enqueue()
+        time.app.enqueue("flow")
 
 
 def test_a_map_has_a_run_for_each_element_and_its_result_is_the_list_of_theirs(
@@ -469,7 +476,7 @@ def test_overlap_sees_a_flow_as_active_until_its_last_step_has_ended(
 def test_a_flow_that_is_replaced_by_the_next_tick_is_cancelled(time: VirtualScheduler, work: Work) -> None:
     _held(time, work, overlap="cancel_running")
     time.travel("35m")
-    runs = [run for run in time.app.runs.list(schedule="held")]
+    runs = time.app.runs.list(schedule="held")
     assert [run.state for run in runs] == ["running", "cancelled", "cancelled"]
     assert time.app.runs.get(f"{runs[1].id}~slow").state == "cancelled"
 
@@ -560,21 +567,13 @@ def test_a_payload_that_does_not_fit_the_flow_here_is_handed_back(time: VirtualS
     run = time.app.enqueue("diamond")
     time.run_pending()
     assert time.app.runs.get(run.id).state == "succeeded"
-    from msgspec.structs import replace
-
-    (row,) = time.app.store.find_runs(_query(run.id)).items
+    (row,) = time.app.store.find_runs(RunQuery(ids=(run.id,))).items
     time.app.store.add_runs(
         [replace(row, id="odd", payload='{"no":1}', state="queued", flow=None, attempt=0, finished_at=None)]
     )
     time.run_pending()
     odd = time.app.runs.get("odd")
     assert (odd.state, odd.attempts[-1].outcome) == ("queued", "handed back")
-
-
-def _query(run_id: str) -> Any:
-    from evenbeat.stores.base import RunQuery
-
-    return RunQuery(ids=(run_id,))
 
 
 def test_a_flow_can_be_enqueued_for_later_and_expire(time: VirtualScheduler, work: Work) -> None:
@@ -599,3 +598,75 @@ def test_show_refuses_what_is_not_a_flow(time: VirtualScheduler, work: Work) -> 
     run = start(time, diamond(time, work))
     with pytest.raises(RunRefused, match=f"is not a flow, but a run of task make; it is a step of {run.id}"):
         time.app.flows.show(f"{run.id}~top")
+
+
+def test_why_says_what_a_flow_waits_for(time: VirtualScheduler, work: Work) -> None:
+    def gone(part: Any) -> Any:
+        return part
+
+    flow = time.app.new_flow("made")
+    flow.add_step("top", work.make, payload={"value": [1, 2]})
+    flow.add_step("each", Task(gone, "gone"), map_over=[1, 2, 3], after=["top"])
+    flow.add_step("last", work.make, after=["each"])
+    run = start(time, flow)
+    why = time.app.runs.why(run.id)
+    assert why.sentence.endswith("; it waits for step each (queued)")
+    facts = [fact.text for fact in why.evidence]
+    assert "1 of 3 steps have ended" in facts
+    assert "map each: 0 of 3 elements have ended" in facts
+    assert any(
+        text.startswith("step each waits for a worker: no live node executes runs") for text in facts
+    ), facts
+    step = time.app.runs.why(f"{run.id}~each~1")
+    assert f"step each, element 1 of flow {run.id}" in [fact.text for fact in step.evidence]
+    time.app.flows.cancel(run.id)
+    assert time.app.runs.why(run.id).remedy == f"to run it after all: evenbeat flows resume {run.id}"
+
+
+def test_why_says_why_a_flow_failed_and_how_to_go_on(time: VirtualScheduler, work: Work) -> None:
+    work.broken = {"left"}
+    run = start(time, diamond(time, work))
+    why = time.app.runs.why(run.id)
+    assert f"run {run.id} of diamond failed: step left failed: ValueError: left is broken" in why.sentence
+    assert why.remedy == f"evenbeat flows resume {run.id}"
+    step = time.app.runs.why(f"{run.id}~left")
+    assert step.remedy == f"evenbeat flows resume {run.id}"
+
+
+def announce(store: Store, tasks: dict[str, ExecutorKind]) -> None:
+    """Write the record of a live node that has these tasks."""
+    info = NodeInfo(
+        name="n1",
+        host="h",
+        pid=1,
+        version="",
+        started_at=0,
+        seen_at=0,
+        ticker=True,
+        worker=True,
+        tasks=tasks,
+        queues=["default"],
+        slots={"thread": 1},
+    )
+    record = Record(kind="node", key="n1", body=encode(info), expires=store.now() + 86_400_000)
+    assert store.put_record(record)
+
+
+def test_doctor_names_steps_whose_task_no_node_has_and_flows_that_never_end(
+    time: VirtualScheduler, work: Work
+) -> None:
+    gone: Task[..., Any] = Task(lambda: None, "gone")
+    flow = time.app.new_flow("made")
+    flow.add_step("top", gone)
+    flow.add_step("last", gone, after=["top"])
+    run = start(time, flow)
+    store, now = time.app.store, time.app.store.now()
+    assert list(flow_findings(store, [], now)) == []
+    announce(store, {"made": "thread", "make": "thread"})
+    (found,) = flow_findings(store, live_nodes(store), now)
+    assert found.message == "1 flow has a step whose task no live node has"
+    assert found.details == (f"gone, step top of {run.id}", f"gone, step last of {run.id}")
+    (old,) = flow_findings(store, [], now + 31 * 86_400_000)
+    assert "not ended for over 30 days" in old.message
+    time.app.flows.cancel(run.id)
+    assert list(flow_findings(store, live_nodes(store), now)) == []

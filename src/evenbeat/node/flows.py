@@ -353,6 +353,11 @@ class FlowSettling:
                 work, row = works.get(flow_id) or _Work(), rows.get(flow_id)
                 enclosed = inner.pop(flow_id, [])
                 unit = None if row is None else self._changed(row, work, enclosed, now)
+                if unit is None and row is not None and row is self._flows.get(flow_id):
+                    # What this process remembers may be older than the steps themselves.
+                    del self._flows[flow_id]
+                    row = next(iter(self._read((flow_id,))), None)
+                    unit = None if row is None else self._changed(row, work, enclosed, now)
                 if row is None or unit is None:
                     # The flow is gone or over, or does not wait for them any more: they end like other runs.
                     units += [*_apart(work), *(each for _, each in enclosed)]

@@ -304,13 +304,10 @@ class Worker:
                     self._unrecorded.append(end)
                     size += end.size
             self._append_logs()
-            of_flows = [end for end in self._unrecorded if concerns_flow(end.attempt.run, end.transition)]
-            if of_flows:
-                others = [end for end in self._unrecorded if end not in of_flows]
-                self._unrecorded = [*others, *of_flows]
-            transitions = [
-                end.transition for end in self._unrecorded[: len(self._unrecorded) - len(of_flows)]
-            ]
+            self._unrecorded.sort(key=_is_of_flow)
+            of_flows = [end for end in self._unrecorded if _is_of_flow(end)]
+            plain = len(self._unrecorded) - len(of_flows)
+            transitions = [end.transition for end in self._unrecorded[:plain]]
             for answers in settle_in_parts(self._store, transitions, "worker") if transitions else ():
                 # Before the next part: if the store fails there, only the remaining ends are repeated.
                 recorded, self._unrecorded = (
@@ -478,6 +475,10 @@ class Worker:
             duration=None if (seconds := _duration(attempt)) is None else timedelta(seconds=seconds),
             delay=None if end is None else end.delay,
         )
+
+
+def _is_of_flow(end: AttemptEnd) -> bool:
+    return concerns_flow(end.attempt.run, end.transition)
 
 
 def _unfit(complete: RunRecord | str, why: str) -> Outcome:
