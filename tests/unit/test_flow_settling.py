@@ -307,6 +307,36 @@ def test_a_flow_that_stands_still_is_found_when_its_lease_ends(
     assert (row(store, "f").lease_until or 0) > clock.now + 200_000
 
 
+def test_an_end_that_can_not_be_written_does_not_block_the_others(
+    store: FaultyStore, clock: VirtualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settling = FlowSettling(store, "w1")
+    begin(store, settling, described("mapped"))
+    (made,) = claim(store, {"work"})
+    settling.settle([success(made, store, "[1,2,3]")], clock.now)
+    ends = [success(run, store, "poison" if run.id.endswith("~1") else "1") for run in claim(store, {"work"})]
+    write = store.settle_runs
+
+    def refusing(transitions: Sequence[Transition]) -> list[bool]:
+        if "poison" in str(transitions):
+            raise ValueError("can't be written")
+        return write(transitions)
+
+    monkeypatch.setattr(store, "settle_runs", refusing)
+    settled = settling.settle(ends, clock.now)
+    assert settled.answers == [True, False, True]
+    assert caplog.text.count("the end of a step can't be written") == 1
+    states = {run.id: run.state for run in MemoryStore.find_runs(store, RunQuery()).items}
+    assert (states["f~each~0"], states["f~each~1"], states["f~each~2"]) == (
+        "succeeded",
+        "running",
+        "succeeded",
+    )
+    state = flow_part(row(store, "f")).state
+    assert state is not None
+    assert state.maps["1"].open == 1
+
+
 def test_a_step_whose_run_is_gone_has_failed(store: FaultyStore, clock: VirtualClock) -> None:
     settling = FlowSettling(store, "w1")
     flow = begin(store, settling, described())

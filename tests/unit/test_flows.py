@@ -473,6 +473,42 @@ def test_overlap_sees_a_flow_as_active_until_its_last_step_has_ended(
     assert sum(row.count for row in skipped if row.reason == "overlap") == 4
 
 
+@pytest.mark.parametrize("policy", [{"overlap": "queue"}, {"overlap": "queue_all"}, {"max_concurrent": 1}])
+def test_ticks_wait_until_a_flow_has_ended(
+    time: VirtualScheduler, work: Work, policy: dict[str, Any]
+) -> None:
+    _held(time, work, **policy)
+    # Ticks at 10, 20, 30 minutes; a flow takes 25.
+    time.travel("36m")
+    runs = time.app.runs.list(schedule="held")
+    assert [run.state for run in runs] == ["running", "succeeded"]
+    assert runs[0].started_at is not None
+    assert runs[0].started_at == runs[1].finished_at
+
+
+def test_a_flow_that_is_in_the_code_only_is_started_by_its_ticks(time: VirtualScheduler, work: Work) -> None:
+    @time.app.flow(schedule=every("10m"), durable=False)
+    def flow() -> None:
+        work.make.step(step_name="a")
+
+    time.travel("31m")
+    assert work.names == ["a"] * 3
+    assert {run.kind for run in time.app.runs.list(task="flow")} == {"flow"}
+
+
+def test_a_flow_within_a_flow_keeps_the_graph_of_the_outer_start(time: VirtualScheduler, work: Work) -> None:
+    inner = time.app.new_flow("inner")
+    inner.add_step("old", work.make)
+    outer = time.app.new_flow("outer")
+    outer.add_step("in", inner)
+    inner.begin_description()
+    inner.add_step("new", work.make)
+    start(time, outer)
+    assert work.names == ["old"]
+    start(time, inner)
+    assert work.names == ["old", "new"]
+
+
 def test_a_flow_that_is_replaced_by_the_next_tick_is_cancelled(time: VirtualScheduler, work: Work) -> None:
     _held(time, work, overlap="cancel_running")
     time.travel("35m")

@@ -334,7 +334,9 @@ class Worker:
         """Return whether this worker claims a new run right away, so that no other needs to wake up."""
         (run, *others) = started
         lane = self._lane_of.get(run.task)
-        return not others and lane is not None and run.queue in self._queues and lane.room(self._clock()) > 0
+        if others or lane is None or self._draining:
+            return False
+        return run.queue in self._queues and lane.room(self._clock()) > 0
 
     def _decide(self, attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd | None:
         """Return the attempt's end; None if it was decided before, or another worker has the run."""
