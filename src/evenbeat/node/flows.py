@@ -228,7 +228,8 @@ class FlowSettling:
         raise StoreUnavailable(f"flow {flow_id} was changed by others {_MOST_ROUNDS} times in a row")
 
     def recount(self, flow: RunRecord, now: Instant) -> list[FlowEnd] | None:
-        """Go on with a flow that has not counted the ends of some steps; None if it has counted all.
+        """Go on with a flow that has not counted the ends of some steps; None if it has counted all, or has
+        changed meanwhile.
 
         A safety net. Such a run was ended without its flow: the store set an unreadable row to failed, or
         somebody edited it.
@@ -251,9 +252,10 @@ class FlowSettling:
             unit = unit if wider is None else wider
         (is_accepted,) = self._store.settle_runs([unit.transition])
         self._forget(unit)
-        if is_accepted:
-            self._store.hint()
-        return unit.ended if is_accepted else []
+        if not is_accepted:
+            return None
+        self._store.hint()
+        return unit.ended
 
     def resume(
         self, flow: RunRecord, step: int | None, now: Instant, *, extra: tuple[Record, ...] = ()
@@ -263,15 +265,27 @@ class FlowSettling:
         None if there is nothing to run again. ``extra`` are records to add, for the audit.
         """
         graph = self._graph_of(flow)
+        if step is None:
+            reset: flows.Reset | None = self._decided(lambda known: flows.resume(flow, graph, known, now))
+        else:
+            reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
+        return self._continuing(flow, graph, reset, now, extra)
+
+    def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
+        """Decide with all results that it takes."""
         results: dict[str, str | None] = {}
-        while True:
-            if step is None:
-                reset: flows.Reset | None = flows.resume(flow, graph, results, now)
-            else:
-                reset = flows.retry(flow, graph, step, results, now)
-            if reset is None or not reset.change.missing:
-                break
+        while (reset := decide(results)) is not None and reset.change.missing:
             results |= self._results(reset.change.missing)
+        return reset
+
+    def _continuing(
+        self,
+        flow: RunRecord,
+        graph: FlowGraph,
+        reset: flows.Reset | None,
+        now: Instant,
+        extra: tuple[Record, ...] = (),
+    ) -> Transition | None:
         if reset is None or (not reset.again and not reset.change.starts):
             return None
         ends = self._again(flow, graph, reset, now)
@@ -287,11 +301,19 @@ class FlowSettling:
             for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
                     continue
-                again = self.resume(run, None, now) if is_begun(run) else None
-                again = attempts.retried(run, self._new_token()) if again is None else again
+                if not is_begun(run):
+                    again = attempts.retried(run, self._new_token())
+                elif (again := self.resume(run, None, now)) is None:
+                    # None of its steps failed: it was cancelled, or timed out, when its last step ended.
+                    again = self._restarted(run, now)
                 if again is not None:
                     found.append(again)
         return tuple(found)
+
+    def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
+        graph = self._graph_of(flow)
+        reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
+        return self._continuing(flow, graph, reset, now)
 
     # -- one try -------------------------------------------------------------------------------------------
 
@@ -353,6 +375,10 @@ class FlowSettling:
                 work, row = works.get(flow_id) or _Work(), rows.get(flow_id)
                 enclosed = inner.pop(flow_id, [])
                 unit = None if row is None else self._changed(row, work, enclosed, now)
+                if unit is None and self._flows.pop(flow_id, None) is not None:
+                    # As this process remembers it, the flow does not wait for them: it may have been resumed.
+                    (row, *_) = self._read((flow_id,)) or (None,)
+                    unit = None if row is None else self._changed(row, work, enclosed, now)
                 if row is None or unit is None:
                     # The flow is gone or over, or does not wait for them any more: they end like other runs.
                     units += [*_apart(work), *(each for _, each in enclosed)]
