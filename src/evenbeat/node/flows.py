@@ -152,7 +152,7 @@ class FlowSettling:
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
         for turn in range(_MOST_ROUNDS):
-            if turn:
+            if turn and None in answers:
                 self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
                 self._answer_known(ends, begins, answers)
             left = [at for at, answer in enumerate(answers) if answer is None]
