@@ -23,7 +23,7 @@ from evenbeat.errors import StoreUnavailable
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.signals import Signals
 from evenbeat.rules import attempts, flows
-from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun
+from evenbeat.rules.flow_parts import OPEN, flow_part, is_begun
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.stores.decisions import status_of, verdict, with_transition
 
@@ -517,7 +517,7 @@ class FlowSettling:
                     needing[run.id] = graph
         if not needing:
             return list(runs)
-        states = self._ended_before([run for run in runs if run.id in needing], needing)
+        states = self._ended_before([run for run in runs if run.id in needing])
         wanted: dict[str, dict[str, list[str]]] = {}
         for run in runs:
             member = flow_part(run).member
@@ -559,10 +559,9 @@ class FlowSettling:
         }
         return replace(run, payload=flows.with_results(run, graph, wanted, results))
 
-    def _ended_before(
-        self, runs: Sequence[RunRecord], graphs: Mapping[str, FlowGraph]
-    ) -> dict[str, RunRecord]:
-        """Return the flows of steps. A remembered one will do if it shows the ends of all predecessors."""
+    def _ended_before(self, runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
+        """Return the flows of steps. A remembered one will do if the step is open in it: what came before the
+        step does not change until it has ended."""
         states: dict[str, RunRecord] = {}
         unknown: dict[str, None] = {}
         for run in runs:
@@ -570,13 +569,8 @@ class FlowSettling:
             assert member is not None
             row = self._flows.get(member.flow)
             state = None if row is None else flow_part(row).state
-            before = graphs[run.id].steps[member.step].predecessors
-            if (
-                row is None
-                or state is None
-                or state.round(member.step) != member.round
-                or any(state.steps[at] in UNENDED for at in before)
-            ):
+            is_open = state is not None and state.steps[member.step] == OPEN
+            if row is None or state is None or not is_open or state.round(member.step) != member.round:
                 unknown[member.flow] = None
             else:
                 states[member.flow] = row
