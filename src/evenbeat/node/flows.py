@@ -139,6 +139,8 @@ class FlowSettling:
         self._pause = pause
         self.graphs = FlowGraphs(store)
         self._flows: OrderedDict[str, RunRecord] = OrderedDict()
+        self._unsure: set[str] = set()
+        """The tokens of ends that may have been applied: the store did not answer."""
 
     # -- ends and beginnings -------------------------------------------------------------------------------
 
@@ -151,15 +153,20 @@ class FlowSettling:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
+        # The store accepts an end that was applied before, and does not apply the change of its flow that was
+        # decided now.
+        unsure = self._unsure.intersection(end.transition.token for end in ends) if self._unsure else set()
         for turn in range(_MOST_ROUNDS):
             if turn and None in answers:
                 self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
+            if (turn or unsure) and None in answers:
                 self._answer_known(ends, begins, answers)
             left = [at for at, answer in enumerate(answers) if answer is None]
             if not left:
                 for at, end in enumerate(ends):
                     if answers[at] and end.transition.cancel_requested is True and is_begun(end.run):
                         ended += self.stop(end.run, "cancelled", now)
+                self._unsure -= unsure
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
             try:
@@ -169,6 +176,7 @@ class FlowSettling:
                 # Some of it may have been written.
                 for unit in units:
                     self._forget(unit)
+                    self._unsure.update(ends[at].transition.token for at in unit.leaves if at < len(ends))
                 raise
             for unit, is_accepted in zip(units, accepted, strict=True):
                 if not is_accepted:
@@ -178,7 +186,10 @@ class FlowSettling:
                     answers[at] = True
                 ended += unit.ended
                 started += [run for _, each in unit.rows for run in each.adds]
-                self._remember(unit)
+                if unsure:
+                    self._forget(unit)
+                else:
+                    self._remember(unit)
         raise StoreUnavailable(f"a flow was changed by others {_MOST_ROUNDS} times in a row")
 
     def stop(self, flow: RunRecord, why: Literal["cancelled", "timeout"], now: Instant) -> list[FlowEnd]:
@@ -202,7 +213,7 @@ class FlowSettling:
                 End(run, wish)
                 for run in active
                 if not is_begun(run) and not (run.state == "running" and run.cancel_requested)
-                if (wish := attempts.cancel(run, now, f"flow.{run.id}.{run.attempt}")) is not None
+                if (wish := attempts.cancel(run, now, self._new_token())) is not None
             ]
             ended += self.settle(wishes, now).ended if wishes else []
         return ended
