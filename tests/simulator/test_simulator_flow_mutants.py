@@ -216,7 +216,9 @@ RULES: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
 )
 
 
-def first_caught(store: type[WatchedMemory] = WatchedMemory, most: int = MOST_SEEDS) -> SimulationFailed | None:
+def first_caught(
+    store: type[WatchedMemory] = WatchedMemory, most: int = MOST_SEEDS
+) -> SimulationFailed | None:
     """Return the first failure."""
     for seed in range(most):
         try:
