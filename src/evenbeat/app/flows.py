@@ -191,14 +191,13 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
                 subject=run.id,
             )
         at = None if step is None else _position(settling, run, step)
-        gate = _gate(session, run)
         now = store.now()
         what = {} if step is None else {"step": step}
         change = auditing.run_change("retry", run, {"state": run.state}, {"state": "running", **what})
         transition = settling.resume(run, at, now, extra=audited(change, now))
         if transition is None:
             raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
-        if store.settle_runs([transition if gate is None else _gated(transition, gate)])[0]:
+        if store.settle_runs([_gated(session, run, transition)])[0]:
             store.hint()
             return
         (run,) = store.find_runs(RunQuery(ids=(run.id,))).items or (run,)
@@ -219,15 +218,16 @@ def _position(settling: FlowSettling, run: RunRecord, step: str) -> int:
     return positions[step]
 
 
-def _gate(session: AppSession, run: RunRecord) -> tuple[str, str, int, int] | None:
-    """Return the gate of a flow that goes on after its end: if its schedule bounds its active runs, there
-    must be no other one."""
+def _gated(session: AppSession, run: RunRecord, transition: Transition) -> Transition:
+    """Return the transition of a flow that goes on after its end with the gate: if its schedule bounds its
+    active runs, there must be no other one, and none may start meanwhile."""
     if run.schedule is None or run.state in ACTIVE_STATES:
-        return None
+        return transition
     row = session.row(run.tenant, run.schedule)
     if row is None:
-        return (run.tenant, run.schedule, 0, 0)
-    if row.state != "deleted" and needs_active(row):
+        return replace(transition, gate=(run.tenant, run.schedule, 0, 0))
+    is_bounded = row.state != "deleted" and needs_active(row)
+    if is_bounded:
         query = RunQuery(tenant=run.tenant, schedule=run.schedule, states=tuple(ACTIVE_STATES), limit=1)
         active = session.store().find_runs(query).items
         if active:
@@ -236,11 +236,8 @@ def _gate(session: AppSession, run: RunRecord) -> tuple[str, str, int, int] | No
                 "resume the flow when it has ended",
                 subject=run.id,
             )
-    return (run.tenant, run.schedule, row.generation, row.revision)
-
-
-def _gated(transition: Transition, gate: tuple[str, str, int, int]) -> Transition:
-    return replace(transition, gate=gate)
+    gate = (run.tenant, run.schedule, row.generation, row.revision)
+    return replace(transition, gate=gate, gate_fires=row.fire_seq if is_bounded else None)
 
 
 def _why_not(run: RunRecord, step: str | None, letters: str) -> str:

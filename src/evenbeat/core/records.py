@@ -344,6 +344,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Numbers of 0 stand for "there is no such row". A retry names the schedule that was read for the decision,
     so that it can't bypass a policy that was set in between.
     """
+    gate_fires: int | None = None
+    """Of the gate: its ``fire_seq`` must be this, too. No tick has fired since the schedule was read."""
 
 
 # msgspec inspects the fields of a record type when it first reads one. If threads do so at the same moment,

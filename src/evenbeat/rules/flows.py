@@ -85,7 +85,9 @@ def begin(flow: RunRecord, graph: FlowGraph, now: Instant) -> Change:
     """Start a flow: its first steps start."""
     timeout = flow.execution.timeout
     deadline = None if timeout is None else now + timeout
-    state = FlowState(graph=graph.key, steps=WAITING * len(graph.steps), deadline=deadline)
+    # Only now the payload of a flow within a flow is complete.
+    payload = "" if flow_part(flow).member is None else flow.payload
+    state = FlowState(graph=graph.key, steps=WAITING * len(graph.steps), deadline=deadline, payload=payload)
     return _Progress(flow, graph, state, {}, now).go_on(range(len(graph.steps)))
 
 
@@ -158,6 +160,13 @@ def retry(flow: RunRecord, graph: FlowGraph, step: int, results: Results, now: I
     return _reset(flow, graph, state, [step], [], results, now)
 
 
+def restart(flow: RunRecord, graph: FlowGraph, results: Results, now: Instant) -> Reset:
+    """Run all steps again."""
+    state = flow_part(flow).state
+    assert state is not None
+    return _reset(flow, graph, state, range(len(graph.steps)), [], results, now)
+
+
 def _reset(
     flow: RunRecord,
     graph: FlowGraph,
@@ -193,6 +202,7 @@ def _reset(
         rounds=rounds,
         deadline=None if timeout is None else now + timeout,
         notes=notes,
+        payload=state.payload,
     )
     change = _Progress(flow, graph, fresh, dict(results), now).go_on(range(len(letters)))
     return Reset(change, tuple(continued))
@@ -499,7 +509,8 @@ class _Progress:
 
     def _parameter(self, name: str) -> Any:
         if self._parameters is None:
-            self._parameters = from_json(self._graph.defaults) | (from_json(self._flow.payload) or {})
+            given = from_json(self._state.payload or self._flow.payload) or {}
+            self._parameters = from_json(self._graph.defaults) | given
         return self._parameters.get(name)
 
     def _sentence(self, end: StepEnd) -> str:

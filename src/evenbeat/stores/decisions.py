@@ -14,7 +14,7 @@ from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics,
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.batching import BYTES
 
-NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
+NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int, int]] = MappingProxyType({})
 
 
 class Budget:
@@ -200,21 +200,24 @@ def frees_slot(run: RunStatus, transition: Transition) -> bool:
     return run.cohort is not None and run.state == "running" and transition.state not in (UNSET, "running")
 
 
-def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
+def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int, int]]) -> bool:
     """Return whether the schedule that a transition names as its gate has the expected generation and
-    revision.
+    revision, and has not fired if the transition asks for that.
 
-    ``revisions`` has (generation, revision) of each schedule that exists.
+    ``revisions`` has (generation, revision, fire_seq) of each schedule that exists.
     """
     gate = transition.gate
-    return gate is None or revisions.get(gate[:2], (0, 0)) == gate[2:]
+    if gate is None:
+        return True
+    generation, revision, fires = revisions.get(gate[:2], (0, 0, 0))
+    return (generation, revision) == gate[2:] and transition.gate_fires in (None, fires)
 
 
 def settlement(
     transitions: Sequence[Transition],
     statuses: dict[str, RunStatus],
     now: Instant,
-    revisions: Mapping[tuple[str, str], tuple[int, int]] = NO_REVISIONS,
+    revisions: Mapping[tuple[str, str], tuple[int, int, int]] = NO_REVISIONS,
 ) -> Settlement:
     """Decide the transitions of a batch one after the other, each on the result of those before it.
 

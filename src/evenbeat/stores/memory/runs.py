@@ -61,7 +61,9 @@ class MemoryRuns(MemoryState):
         decision = verdict(status_of(run), transition, self.now())
         if decision == "apply" and transition.gate is not None:
             row = self._schedules.get(transition.gate[:2])
-            if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
+            if not passes(
+                transition, {} if row is None else {row.key: (row.generation, row.revision, row.fire_seq)}
+            ):
                 return "refuse"
         return decision
 

@@ -328,7 +328,7 @@ WITH named AS MATERIALIZED (
     FROM named CROSS JOIN LATERAL unnest(string_to_array(followers, ' ')) AS follower (name)
     WHERE followers <> ''
 )
-SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision, gate.leader,
+SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision, schedule.fire_seq, gate.leader,
     {", ".join(f"schedule.{name}" for name in FOLLOWER)}
 FROM gate
 JOIN evenbeat.schedules AS schedule ON schedule.tenant = gate.tenant AND schedule.name = gate.name
