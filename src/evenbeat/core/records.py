@@ -318,6 +318,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | msgspec.UnsetType | None = msgspec.UNSET
     earlier: str | msgspec.UnsetType = msgspec.UNSET
     flow: str | msgspec.UnsetType = msgspec.UNSET
+    payload: str | msgspec.UnsetType = msgspec.UNSET
+    """Only of a flow within a flow that begins: its arguments, with the results of steps."""
     task: str | msgspec.UnsetType = msgspec.UNSET
     """Only of a queued run that stays queued: it becomes a run of this task. Its cohort is removed, since
     cohorts depend on the task: the next claim gives it another one."""

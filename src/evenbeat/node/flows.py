@@ -265,7 +265,7 @@ class FlowSettling:
                 return row
             work = _Work()
             work.stop = why
-            (unit,) = self._composed({flow_id: work}, {flow_id: row}, now)
+            (unit,) = self._composed({flow_id: work}, self._rows((), {flow_id: row}), now)
             if self._store.settle_runs([unit.transition])[0]:
                 ended += unit.ended
                 self._flows.pop(flow_id, None)
@@ -475,6 +475,9 @@ class FlowSettling:
             transition = self._signals.with_end(row, transition, now, took)
         if work.begin is not None:
             transition = replace(transition, records=(*transition.records, *work.begin.records))
+            if flow_part(row).member is not None:
+                # Only now the arguments of a flow within a flow are known.
+                transition = replace(transition, payload=row.payload)
         if work.stop == "cancelled":
             transition = replace(transition, cancel_requested=True)
         leaves = work.leaves + [at for _, unit in inner for at in unit.leaves]

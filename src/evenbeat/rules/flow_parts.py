@@ -77,8 +77,6 @@ class FlowState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first failure, in a sentence."""
     notes: Mapping[str, str] = {}
     """Why steps failed that have no run: a map over something that is not a list."""
-    payload: str = ""
-    """Of a flow within a flow: its arguments with the results of steps, which the row's payload lacks."""
 
     def round(self, step: int) -> int:
         return self.rounds.get(str(step), 1)

@@ -85,9 +85,7 @@ def begin(flow: RunRecord, graph: FlowGraph, now: Instant) -> Change:
     """Start a flow: its first steps start."""
     timeout = flow.execution.timeout
     deadline = None if timeout is None else now + timeout
-    # Only now the payload of a flow within a flow is complete.
-    payload = "" if flow_part(flow).member is None else flow.payload
-    state = FlowState(graph=graph.key, steps=WAITING * len(graph.steps), deadline=deadline, payload=payload)
+    state = FlowState(graph=graph.key, steps=WAITING * len(graph.steps), deadline=deadline)
     return _Progress(flow, graph, state, {}, now).go_on(range(len(graph.steps)))
 
 
@@ -202,7 +200,6 @@ def _reset(
         rounds=rounds,
         deadline=None if timeout is None else now + timeout,
         notes=notes,
-        payload=state.payload,
     )
     change = _Progress(flow, graph, fresh, dict(results), now).go_on(range(len(letters)))
     return Reset(change, tuple(continued))
@@ -509,7 +506,7 @@ class _Progress:
 
     def _parameter(self, name: str) -> Any:
         if self._parameters is None:
-            given = from_json(self._state.payload or self._flow.payload) or {}
+            given = from_json(self._flow.payload) or {}
             self._parameters = from_json(self._graph.defaults) | given
         return self._parameters.get(name)
 

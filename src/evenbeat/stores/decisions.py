@@ -131,6 +131,8 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
         fields["earlier"] = earlier
     if (flow := transition.flow) is not UNSET:
         fields["flow"] = flow
+    if (payload := transition.payload) is not UNSET:
+        fields["payload"] = payload
     if (delay := transition.delay) is not UNSET:
         fields["run_at"] = now + delay
     if (finished_at := transition.finished_at) is not UNSET:
@@ -175,7 +177,8 @@ def weight(transition: Transition) -> int:
         size += _ROW + weight(end)
     for record in transition.records:
         size += len(record.body)
-    for text in (transition.result, transition.error, transition.earlier, transition.flow):
+    texts = (transition.result, transition.error, transition.earlier, transition.flow, transition.payload)
+    for text in texts:
         if isinstance(text, str):
             size += len(text)
     return size

@@ -176,6 +176,8 @@ def _transition_row(t: Transition) -> list[object]:
         fields += ("earlier", t.earlier)
     if t.flow is not UNSET:
         fields += ("flow", t.flow)
+    if t.payload is not UNSET:
+        fields += ("payload", t.payload)
     if t.task is not UNSET:
         fields += ("task", t.task)
     for name, text in (("worker", t.worker), ("result", t.result), ("error", t.error)):
