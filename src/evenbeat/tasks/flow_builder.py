@@ -54,6 +54,11 @@ class Reference:
     __bool__ = __iter__ = __len__ = __getitem__ = __contains__ = __int__ = __float__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
     __str__ = __format__ = __call__ = _refuse
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        # Another reference may be searched for in a list. Compared with a value, it would always differ.
+        return self is other if isinstance(other, Reference) else self._refuse()
 
     def __repr__(self) -> str:
         return f"<{self.source.source} {self.source.name} of flow {self.owner.name}>"
