@@ -27,7 +27,10 @@ class Flow(Task[P, R], Generic[P, R]):
     _returned: Step | None
 
     def describe(self) -> None:
-        """Call the function once, with references for its parameters; errors in the graph are raised here."""
+        """Call the function once, with references for its parameters; errors in the graph are raised here.
+
+        For workers and schedulers.
+        """
         if inspect.iscoroutinefunction(self.function) or inspect.isgeneratorfunction(self.function):
             raise InvalidValue(
                 f"flow {shown(self.name)} is not a plain def",
@@ -60,20 +63,20 @@ class Flow(Task[P, R], Generic[P, R]):
         self._graph = self.builder.graph(self._defaults(), result)
 
     def begin_description(self) -> None:
-        """Prepare for ``add_step``."""
+        """Prepare for ``add_step``, without any steps. For workers and schedulers."""
         self.builder = FlowBuilder(self.name)
         self._graph = self._returned = None
 
     @property
     def graph(self) -> FlowGraph:
-        """The steps and what they wait for."""
+        """The steps and what they wait for. For workers and schedulers."""
         if self._graph is None:
             self._graph = self.builder.graph(self._defaults(), self._returned)
         return self._graph
 
     @property
     def nested(self) -> Mapping[str, FlowGraph]:
-        """The graphs of the flows that are steps of it, by key."""
+        """The graphs of the flows that are steps of it, by key. For workers and schedulers."""
         return self.builder.nested
 
     def parameter(self, name: str) -> Reference:
