@@ -110,6 +110,14 @@ class Flow(Task[P, R], Generic[P, R]):
         self._graph = None
         self._returned = step
 
+    def check(self, payload: Mapping[str, Any]) -> None:
+        """Raise ``InvalidValue`` if the graph is wrong, or the flow can't be started with this payload.
+
+        So a wrong graph of ``add_step`` is refused where the flow is started, not in a worker.
+        """
+        _ = self.graph
+        super().check(payload)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise InvalidValue(
             f"flow {shown(self.name)} can't be called",

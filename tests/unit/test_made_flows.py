@@ -1,0 +1,58 @@
+"""Flows that ``new_flow`` and ``add_step`` make: a wrong graph is refused where the flow is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from evenbeat import Flow, InvalidValue, Scheduler
+from evenbeat.testing import virtual
+
+
+def circle(app: Scheduler, **options: Any) -> Flow[..., Any]:
+    @app.task
+    def work() -> None: ...
+
+    flow = app.new_flow("made", **options)
+    flow.add_step("a", work, after=["b"])
+    flow.add_step("b", work, after=["a"])
+    return flow
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda app, flow: flow.enqueue(),
+        lambda app, flow: app.enqueue("made"),
+        lambda app, flow: app.enqueue_many([("made", {})]),
+        lambda app, flow: app.flows.run(flow),
+        lambda app, flow: app.schedules.add("nightly", "0 3 * * *", "made"),
+    ],
+)
+def test_a_wrong_graph_is_refused_where_the_flow_is_started(
+    use: Callable[[Scheduler, Flow[..., Any]], object],
+) -> None:
+    with virtual() as time, pytest.raises(InvalidValue, match="wait for each other"):
+        use(time.app, circle(time.app))
+
+
+def test_a_node_does_not_start_with_a_scheduled_flow_whose_graph_is_wrong() -> None:
+    app = Scheduler("memory://")
+    circle(app, schedule="0 3 * * *")
+    with pytest.raises(InvalidValue, match="wait for each other"):
+        app.start()
+    app.close()
+
+
+def test_a_worker_hands_a_flow_back_whose_graph_is_wrong_here() -> None:
+    with virtual() as time:
+        flow = time.new_flow("made")
+        flow.add_step("a", time.task(name="work")(lambda: None))
+        run = flow.enqueue()
+        flow.begin_description()  # stands for a node with other code
+        assert time.run_pending() == []
+        found = time.app.runs.get(run.id)
+        assert (found.state, found.attempts[-1].outcome) == ("queued", "handed back")
+        assert "has no steps" in str(found.attempts[-1].error)
