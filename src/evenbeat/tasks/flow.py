@@ -97,7 +97,7 @@ class Flow(Task[P, R], Generic[P, R]):
         ``flow.parameter(…)``; ``map_over`` makes a run for each element, which the first parameter of the
         task gets."""
         if not isinstance(task, Task):
-            raise InvalidValue(f"{shown(task)} is no task", field="task", value=task, hint="@app.task")
+            raise InvalidValue(f"{shown(task)} is not a task", field="task", value=task, hint="@app.task")
         element = "" if map_over is None else task.first_parameter
         task.check({**(payload or {}), **({element: None} if element else {})})
         self._graph = None

@@ -164,7 +164,7 @@ class FlowBuilder:
         for name, before in self._before.items():
             unknown = [each for each in before if each not in self._steps]
             if unknown:
-                raise self._wrong(f"has step {name} after {shown(unknown[0])}, which is no step of it")
+                raise self._wrong(f"has step {name} after {shown(unknown[0])}, which is not a step of it")
         order: dict[str, None] = {}
         left = list(self._steps)
         while left:
@@ -190,7 +190,7 @@ class FlowBuilder:
             return ""
         if not isinstance(result, Step) or result.owner is not self:
             raise self._wrong(
-                f"returns {shown(result)}, which is no step of it", hint="return a step, or nothing"
+                f"returns {shown(result)}, which is not a step of it", hint="return a step, or nothing"
             )
         if self._steps[result.name].is_map:
             raise self._wrong(
@@ -257,7 +257,7 @@ class FlowBuilder:
             return step.name
         if isinstance(step, str):
             return step
-        raise self._wrong(f"has step {name} after {shown(step)}, which is no step", hint="after=[step, …]")
+        raise self._wrong(f"has step {name} after {shown(step)}, which is not a step", hint="after=[step, …]")
 
     def _check_own(self, reference: Reference) -> None:
         if reference.owner is not self:
