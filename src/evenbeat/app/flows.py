@@ -75,8 +75,7 @@ class Flows:
     def show(self, id: str, *, tenant: str | None = None) -> FlowRun:
         """Return a run of a flow, with the state of each step.
 
-        Of a map with more than 1,000 elements, it reads those that are active or failed among the first
-        1,000.
+        Of a map, it reads the runs of the first 1,000 elements; the counts are of all of them.
         """
         run = self._record(id, tenant)
         graph = self._graph(run)

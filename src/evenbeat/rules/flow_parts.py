@@ -127,7 +127,7 @@ def step_run_id(flow: str, step: str, number: int = 1, index: int | None = None)
 
 
 def step_name(run: RunRecord) -> str | None:
-    """Return the name of the step that a run belongs to, which its id contains; None if it is no step."""
+    """Return the name of the step that a run belongs to, which its id contains; None if it is not a step."""
     member = flow_part(run).member
     if member is None:
         return None

@@ -108,7 +108,7 @@ class RunContext:
 
     @property
     def flow(self) -> FlowPlace | None:
-        """The flow that this run is a step of; None if it is none."""
+        """The flow that this run is a step of; None if it is not one."""
         member = flow_part(self._record).member
         if member is None:
             return None
