@@ -486,6 +486,30 @@ def test_ticks_wait_until_a_flow_has_ended(
     assert runs[0].started_at == runs[1].finished_at
 
 
+def test_steps_know_the_tick_of_the_outermost_flow(time: VirtualScheduler, work: Work) -> None:
+    ticks: list[Any] = []
+
+    @time.app.task
+    def note(run: RunContext) -> None:
+        assert run.flow is not None
+        ticks.append(run.flow.tick)
+
+    @time.app.flow
+    def inner() -> None:
+        note.step()
+
+    @time.app.flow(schedule=every("10m"))
+    def outer() -> None:
+        note.step()
+        inner.step()
+
+    time.travel("10m")
+    assert ticks == [time.now, time.now]
+    outer.enqueue()
+    time.run_pending()
+    assert ticks[2:] == [None, None]
+
+
 def test_a_flow_that_is_in_the_code_only_is_started_by_its_ticks(time: VirtualScheduler, work: Work) -> None:
     @time.app.flow(schedule=every("10m"), durable=False)
     def flow() -> None:

@@ -19,6 +19,8 @@ class FlowPlace(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     index: int | None = None
     """Of an element of a map: its position in the list."""
+    tick: datetime | None = None
+    """The tick that started the flow, or the outermost one of flows within flows; None if a user did."""
 
 
 class FlowStepInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -478,7 +478,9 @@ class _Progress:
     def _run(self, at: int, step: FlowStep, index: int | None, element: Any) -> RunRecord:
         round_ = self._state.round(at)
         is_used = step.name in self._graph.uses
-        member = Member(self._flow.id, self._state.graph, at, index, round_, is_used)
+        outer = flow_part(self._flow).member
+        tick = self._flow.tick if outer is None else outer.tick
+        member = Member(self._flow.id, self._state.graph, at, index, round_, is_used, tick)
         payload = step.payload
         given = [each for each in step.inputs if each.source == "parameter"]
         if given or index is not None:
