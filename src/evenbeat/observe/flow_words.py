@@ -79,11 +79,11 @@ def problem_words(step: FlowStepRun) -> str:
 
 
 def progress_words(step: FlowStepRun) -> Iterator[str]:
-    """Yield how far a map is, and how often a step was started anew."""
+    """Yield how far a map is, and which round of a step this is: ``resume`` and ``retry`` begin a new one."""
     if step.elements and step.elements_open:
         yield f"{step.elements - step.elements_open:,} of {count(step.elements, 'element')} ended"
-    if step.round > 1:
-        yield f"started {step.round} times"
+    if step.round > 1 and step.state not in ("waiting", "not_run", "not_needed"):
+        yield f"round {step.round}"
 
 
 def flow_words(flow: FlowInfo, run: FlowRun | None = None) -> str:
