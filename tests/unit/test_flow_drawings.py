@@ -221,6 +221,11 @@ def test_an_svg_names_what_is_special_about_a_step() -> None:
     assert "@media (prefers-color-scheme:dark)" in svg(EXAMPLE)
 
 
+def test_a_step_that_always_runs_says_so() -> None:
+    drawn = flow(step("a"), step("b", "a", inputs=(), run_if="always"))
+    assert '    s1["b<br/>runs always"]' in mermaid(drawn).splitlines()
+
+
 def test_a_picture_without_edges_has_no_legend() -> None:
     assert "only waits" in svg(EXAMPLE)
     assert "only waits" not in svg(flow(step("alone")))

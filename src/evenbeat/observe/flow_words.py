@@ -31,7 +31,7 @@ ASCII_SIGNS = {
 }
 STEP_SIGN, ASCII_STEP_SIGN = "●", "*"
 
-_RUN_IF = {"all_succeeded": "", "any_failed": "if any failed", "always": "always"}
+_RUN_IF = {"all_succeeded": "", "any_failed": "if any failed", "always": "runs always"}
 
 
 def state_word(step: FlowStepRun) -> str:

@@ -54,7 +54,7 @@ def command(
     """Draw a flow, or a run of one with the state of each step.
 
     NAME is a flow that the app registers; it is drawn without a store. ID is the id of a run; it is drawn
-    with the graph that the run was started with. A name goes before an id.
+    with the graph that the run was started with. A name overrides an id.
 
     A step is a line, and the lanes on its left come from the steps that it waits for. A lane without data
     that others imply is left out.
