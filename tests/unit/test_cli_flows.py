@@ -435,6 +435,19 @@ def test_notes_wrap_beside_the_lanes_or_below_the_step() -> None:
     ]
 
 
+def test_a_long_name_has_a_line_for_itself() -> None:
+    long = flow(step("a" * 64, task="t" * 30), step("b", ["a" * 64]))
+    assert drawn(FlowDrawing(long)) == [f"● {'a' * 64}", f"│   {'t' * 30}", "│", "● b"]
+    broken = flow_run(long, b={"state": "failed", "error": "boom"})
+    assert drawn(FlowDrawing(long, broken)) == [
+        f"✓ {'a' * 64}",
+        "│   succeeded  1.2 s",
+        "│",
+        "✗ b",
+        "    failed  boom",
+    ]
+
+
 def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert drawn(FlowDrawing(DIAMOND), ascii_only=True) == ["*   a", "+-* b", "* | c", "| |", "*-+ d"]
     assert drawn(FlowDrawing(EXAMPLE, EXAMPLE_RUN, NOW), ascii_only=True)[6].startswith("x-+ load ")
@@ -461,6 +474,11 @@ def test_a_large_flow_is_an_indented_list_that_says_how_much_it_leaves_out() -> 
         "failed ones come first"
     )
     assert (len(lines), lines[-1]) == (101, "and 50 more steps; --json lists all")
+
+
+def test_a_step_names_a_few_of_those_that_it_waits_for_without_data() -> None:
+    join = flow(*map(step, "abcde"), step("z", "abcde", inputs=("a",)))
+    assert drawn(FlowDrawing(join))[-1] == "●─┴─┴─┴─╯ z  after b, c, d and 1 more"
 
 
 def test_a_flow_with_too_many_lanes_is_a_list() -> None:

@@ -15,6 +15,7 @@ from evenbeat.observe.flow_lanes import MARK, LaneRow, lane_rows
 from evenbeat.observe.flow_words import (
     ASCII_SIGNS,
     ASCII_STEP_SIGN,
+    NAMED,
     SIGNS,
     STEP_SIGN,
     kind_words,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 _MOST_DRAWN, _WIDEST_LANES = 40, 24
 _MOST_LISTED = 100
 _DEEPEST = 10
-# How many of the steps that a step waits for a list names.
-_NAMED = 3
 # Notes that have less room beside the step are below it.
 _LEAST_NOTES = 24
 _GAP = 2
@@ -63,6 +62,9 @@ class FlowDrawing(NamedTuple):
         lines = [self._line(row, lanes, signs) for row in rows]
         widths = [max(part.cell_len for part in column) for column in zip(*filter(None, lines), strict=True)]
         used = sum(width + _GAP for width in widths if width)
+        if used - _GAP > options.max_width:
+            # A long name has the line for itself; the rest is below it.
+            widths, used = [widths[0], *(0 for _ in widths[1:])], options.max_width
         for row, parts in zip(rows, lines, strict=True):
             if row.step is None:
                 yield Text(row.lanes, style="dim", no_wrap=True)
@@ -72,6 +74,9 @@ class FlowDrawing(NamedTuple):
                 if width:
                     line.append(part).append(" " * (width + _GAP - part.cell_len))
             notes = self._notes(self.flow.steps[row.step], is_list=is_list)
+            below = [part for part, width in zip(parts, widths, strict=True) if part.plain and not width]
+            if below:
+                notes = Text("  ").join(filter(None, [*below, notes]))
             yield from _noted(line, used, row.below, lanes + 3, notes, options.max_width, console)
         yield from map(Text, self._left_out(len(rows)) if is_list else ())
 
@@ -100,7 +105,7 @@ class FlowDrawing(NamedTuple):
         state = self._state(step)
         words = list(kind_words(step, state))
         if is_list and step.after:
-            words.append(f"after {some(step.after, _NAMED)}")
+            words.append(f"after {some(step.after, NAMED)}")
         elif state is None:
             words.append(without_data(step))
         problem = ""

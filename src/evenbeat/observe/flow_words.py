@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from evenbeat.core.flows import FlowInfo, FlowRun, FlowStepInfo, FlowStepRun
-from evenbeat.observe.phrases import count, measured
+from evenbeat.observe.phrases import count, measured, some
 from evenbeat.rules.error_groups import error_line
 
 SIGNS = {
@@ -31,6 +31,8 @@ ASCII_SIGNS = {
 }
 STEP_SIGN, ASCII_STEP_SIGN = "●", "*"
 
+# How many of the steps that a step waits for are named.
+NAMED = 3
 _RUN_IF = {"all_succeeded": "", "any_failed": "if any failed", "always": "runs always"}
 
 
@@ -52,7 +54,7 @@ def kind_words(step: FlowStepInfo, run: FlowStepRun | None = None) -> Iterator[s
 def without_data(step: FlowStepInfo) -> str:
     """Return which steps it waits for without getting their results: ``after check``."""
     names = [name for name in step.after if name not in step.inputs]
-    return f"after {', '.join(names)}" if names and step.run_if == "all_succeeded" else ""
+    return f"after {some(names, NAMED)}" if names and step.run_if == "all_succeeded" else ""
 
 
 def took(step: FlowStepRun, now: datetime | None = None) -> timedelta | None:
