@@ -168,8 +168,9 @@ def refuse_step(run: RunRecord) -> None:
     member = flow_part(run).member
     if member is not None:
         raise RunRefused(
-            f"run {run.id} is a step of a flow: resume the flow {member.flow}, or retry its step "
-            f"{step_name(run)}: app.flows.retry",
+            f"run {run.id} is a step of a flow: resume its flow ('evenbeat flows resume {member.flow}', "
+            f"app.flows.resume), or retry the step ('evenbeat flows retry {member.flow} {step_name(run)}', "
+            "app.flows.retry)",
             subject=run.id,
         )
 

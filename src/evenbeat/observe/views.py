@@ -129,7 +129,8 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         predecessor=predecessor_run(run),
         predecessor_schedule=predecessor_schedule(run),
         coalesced=run.coalesced,
-        kind=run.kind,
+        # A command without the app can't know that what it enqueues is a flow.
+        kind="flow" if is_begun(run) else run.kind,
         payload=_value(run.payload),
         queue=run.queue,
         priority=run.priority,
