@@ -29,6 +29,7 @@ from evenbeat.node.presence import NodeInfo, live_nodes
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind
 from evenbeat.testing import VirtualScheduler, virtual
+from tests.lengths import LONG
 
 
 class Work:
@@ -147,6 +148,7 @@ def test_a_map_has_a_run_for_each_element_and_its_result_is_the_list_of_theirs(
     assert start(time, flow, values=[]).result == []
 
 
+@LONG
 def test_a_map_over_ten_thousand_elements_is_joined_once(time: VirtualScheduler, work: Work) -> None:
     @time.app.flow
     def flow(values: list[int]) -> Any:
