@@ -12,7 +12,7 @@ from rich.console import Console
 
 from evenbeat import Scheduler
 from evenbeat.app.loading import load_app
-from evenbeat.cli import flow_runs
+from evenbeat.cli import flow_runs, progress
 from evenbeat.cli.commands.runs import list as runs_list
 from evenbeat.cli.flow_drawing import FlowDrawing
 from evenbeat.node.flows import Begin, End, FlowSettling
@@ -230,7 +230,7 @@ def test_waiting_shows_the_progress_and_answers_by_the_exit_code(
 ) -> None:
     node.errors = {} if error is None else {"load": error}
     replace_sleep(monkeypatch, lambda _: node.turn())
-    monkeypatch.setattr(flow_runs, "_LINE_EVERY", 0.0)
+    monkeypatch.setattr(progress, "_LINE_EVERY", 0.0)
     result = run("flows", "run", "nightly", "--id", "n1", "--wait")
     assert result.exit_code == (0 if error is None else 1)
     lines = result.stderr.splitlines()

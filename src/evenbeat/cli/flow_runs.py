@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-import click
 
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.flow_drawing import FlowDrawing
@@ -17,7 +13,7 @@ from evenbeat.cli.layout import Cell, listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer
 from evenbeat.cli.phrases import one_line, printable
-from evenbeat.cli.progress import bar
+from evenbeat.cli.progress import bar, followed
 from evenbeat.cli.states import STYLES, elapsed
 from evenbeat.core.flows import FlowRun
 from evenbeat.core.instants import from_ms
@@ -30,13 +26,6 @@ if TYPE_CHECKING:
 
     from evenbeat.app.scheduler import Scheduler
 
-wait_option = click.option(
-    "--wait", "--follow", "wait", is_flag=True, help="Show its progress until it is over."
-)
-
-# Seconds between two looks, and between two lines if stderr is not a terminal.
-_LOOK_EVERY = 0.5
-_LINE_EVERY = 10.0
 _UNENDED = ("waiting", "queued", "running")
 
 
@@ -52,24 +41,12 @@ def progress_line(run: FlowRun) -> str:
 
 
 def follow(app: Scheduler, run: FlowRun) -> FlowRun:
-    """Show the progress on stderr until the run is over: one line that changes, or, if stderr is not a
-    terminal, a line now and then."""
-    is_terminal = sys.stderr.isatty()
-    said, said_at = "", -_LINE_EVERY
-    while True:
-        line = progress_line(run)
-        is_over = run.state in FINAL_STATES
-        if is_terminal:
-            click.echo(f"\r{line}\x1b[K", nl=False, err=True)
-        elif line != said and (is_over or time.monotonic() - said_at >= _LINE_EVERY):
-            click.echo(line, err=True)
-            said, said_at = line, time.monotonic()
-        if is_over:
-            if is_terminal:
-                click.echo("", err=True)
-            return run
-        time.sleep(_LOOK_EVERY)
-        run = app.flows.show(run.id, tenant=run.tenant)
+    """Show the progress on stderr until the run is over."""
+
+    def again(run: FlowRun) -> FlowRun:
+        return app.flows.show(run.id, tenant=run.tenant)
+
+    return followed(run, again, progress_line, lambda run: run.state in FINAL_STATES)
 
 
 def answer_about(app: Scheduler, run: FlowRun, said: str, *, wait: bool, as_json: bool) -> ExitCode:

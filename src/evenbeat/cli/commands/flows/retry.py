@@ -6,8 +6,9 @@ import click
 
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.flow_input import flow_options
-from evenbeat.cli.flow_runs import answer_about, wait_option
+from evenbeat.cli.flow_runs import answer_about
 from evenbeat.cli.output import json_option
+from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import opened
 
 

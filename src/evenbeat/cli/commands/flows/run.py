@@ -8,10 +8,11 @@ import click
 
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.flow_input import complete_flow, flow_of, flow_options, needed_app
-from evenbeat.cli.flow_runs import answer_about, wait_option
+from evenbeat.cli.flow_runs import answer_about
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import json_option
 from evenbeat.cli.payload import payload_option
+from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import opened
 from evenbeat.core.instants import from_ms
 

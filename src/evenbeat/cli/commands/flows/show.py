@@ -12,10 +12,11 @@ from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.flow_drawing import FlowDrawing
 from evenbeat.cli.flow_input import app_here, complete_flow, flow_of, flow_options, neither_flow_nor_run
-from evenbeat.cli.flow_runs import follow, report, wait_option
+from evenbeat.cli.flow_runs import follow, report
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import opened
 from evenbeat.core.flows import FlowInfo, FlowRun
 from evenbeat.core.json_form import json_form
