@@ -272,6 +272,7 @@ SUITES = (
         ("rules/flows.py", "rules/flow_parts.py", "node/flows.py", "tasks/flow_builder.py"),
         (
             "tests/unit/test_flows.py",
+            "tests/unit/test_flow_rules.py",
             "tests/unit/test_flow_settling.py",
             "tests/unit/test_flow_description.py",
             "tests/unit/test_flow_references.py",

@@ -330,7 +330,7 @@ def test_retry_runs_a_step_again_with_what_came_after_it(time: VirtualScheduler,
     assert time.app.flows.show(run.id).state == "succeeded"
     with pytest.raises(InvalidValue, match="has no step"):
         time.app.flows.retry(run.id, "nothing")
-    with pytest.raises(RunRefused, match="is a step of a flow: resume the flow"):
+    with pytest.raises(RunRefused, match="is a step of a flow: resume its flow"):
         time.app.runs.retry(f"{run.id}~left@2")
 
 
