@@ -14,10 +14,10 @@ from tests.simulator.fault_proxy import READS, Call, FaultProxy, Watcher
 from tests.simulator.faults import CALM, draw_faults
 from tests.simulator.flow_oracle import FlowOracle, watched_flows
 from tests.simulator.flow_plans import Catalogue, random_catalogue
+from tests.simulator.flow_users import FlowUser
 from tests.simulator.interleaving import Crash, Interleaving, Strand
 from tests.simulator.nodes import Machine, Node
 from tests.simulator.oracle import Oracle
-from tests.simulator.flow_users import FlowUser
 from tests.simulator.trace import Line, Trace
 from tests.simulator.users import User
 from tests.simulator.violation import SimulationFailed, Violation

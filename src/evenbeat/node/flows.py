@@ -153,6 +153,7 @@ class FlowSettling:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
+        unstopped: dict[str, RunRecord] = {}
         # The store accepts an end that was applied before, and does not apply the change of its flow that was
         # decided now.
         unsure = self._unsure.intersection(end.transition.token for end in ends) if self._unsure else set()
@@ -165,7 +166,9 @@ class FlowSettling:
             if not left:
                 for at, end in enumerate(ends):
                     if answers[at] and end.transition.cancel_requested is True and is_begun(end.run):
-                        ended += self.stop(end.run, "cancelled", now)
+                        unstopped[end.run.id] = end.run
+                for flow in unstopped.values():
+                    ended += self.stop(flow, "cancelled", now)
                 self._unsure -= unsure
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
@@ -186,6 +189,7 @@ class FlowSettling:
                     answers[at] = True
                 ended += unit.ended
                 started += [run for _, each in unit.rows for run in each.adds]
+                unstopped |= {row.id: row for row, _ in unit.rows if _is_unstopped(row)}
                 if unsure:
                     self._forget(unit)
                 else:
@@ -597,6 +601,12 @@ def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
     result = transition.result if isinstance(transition.result, str) else None
     error = transition.error if isinstance(transition.error, str) else None
     return flows.StepEnd(member, run.id, transition.state, result, error)
+
+
+def _is_unstopped(row: RunRecord) -> bool:
+    """Return whether a flow was asked to end, by a process that died before it stopped the flow."""
+    state = flow_part(row).state
+    return row.cancel_requested and state is not None and not state.stop
 
 
 def _apart(work: _Work) -> list[_Unit]:
