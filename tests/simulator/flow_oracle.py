@@ -90,6 +90,8 @@ class FlowOracle:
         """What users run again, by the name of the user's process."""
         self._touched: dict[str, None] = {}
         self._reset: set[str] = set()
+        self._ends: dict[str, str] = {}
+        """How each flow has ended last."""
         self.ended = 0
         """How many flows have ended."""
 
@@ -148,7 +150,8 @@ class FlowOracle:
         if step is not None:
             roots, continued = {step}, set()
         else:
-            roots = {name for name, state in states.items() if state in ("failed", "cancelled")}
+            failed = {name for name, state in states.items() if state in ("failed", "cancelled")}
+            roots = {name for name in failed if not self._is_hopeless(known, name, runs)}
             continued = {
                 each.name
                 for each in known.plan.steps
@@ -164,6 +167,32 @@ class FlowOracle:
             known.rounds = rounds
             self._forget(known, set(states))
         known.is_ended = False
+
+    def _is_hopeless(self, known: Known, name: str, runs: Runs) -> bool:
+        """Return whether all that failed of a step are flows of which no step could start."""
+        failed = [
+            run_id
+            for run_id in known.ids.get((name, known.rounds[name]), {}).values()
+            if self._failed_before(run_id, runs)
+        ]
+        inner = [(run_id, self._known.get(run_id)) for run_id in failed]
+        if not inner:
+            return False
+        return all(each is not None and not self._could_start(run_id, each, runs) for run_id, each in inner)
+
+    def _failed_before(self, run_id: str, runs: Runs) -> bool:
+        known = self._known.get(run_id)
+        if known is None:
+            return runs[run_id].state != "succeeded"
+        return self._ends.get(run_id) != "succeeded"
+
+    def _could_start(self, flow: str, known: Known, runs: Runs) -> bool:
+        """Return whether a step would start if all of the flow ran again."""
+        before = dict(known.states)
+        known.states = dict.fromkeys(before, "waiting")
+        could = self._would_start(flow, known, runs)
+        known.states = before
+        return could
 
     def _forget(self, known: Known, names: set[str]) -> None:
         """Take steps for waiting, with new runs if they had any, and those that did not run, too."""
@@ -208,6 +237,7 @@ class FlowOracle:
         if is_over and not known.is_ended:
             self._check_end(row, known, stop, runs)
             known.is_ended = True
+            self._ends[flow] = row.state
             self.ended += 1
 
     def _state_of(self, flow: str, known: Known, step: StepPlan, stop: str, runs: Runs) -> str:

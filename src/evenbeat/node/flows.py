@@ -280,11 +280,17 @@ class FlowSettling:
         None if there is nothing to run again. ``extra`` are records to add, for the audit.
         """
         graph = self._graph_of(flow)
-        if step is None:
-            reset: flows.Reset | None = self._decided(lambda known: flows.resume(flow, graph, known, now))
-        else:
+        if step is not None:
             reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
-        return self._continuing(flow, graph, reset, now, extra)
+            return self._continuing(flow, reset, (), now, extra)
+        hopeless: dict[int, int] = {}
+        while True:
+            reset = self._decided(lambda known: flows.resume(flow, graph, known, now, hopeless))
+            assert reset is not None
+            ends, found = self._again(flow, graph, reset, now)
+            if found.items() <= hopeless.items():
+                return self._continuing(flow, reset, ends, now, extra)
+            hopeless |= found
 
     def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
         """Decide with all results that it takes."""
@@ -296,22 +302,23 @@ class FlowSettling:
     def _continuing(
         self,
         flow: RunRecord,
-        graph: FlowGraph,
         reset: flows.Reset | None,
+        ends: tuple[Transition, ...],
         now: Instant,
         extra: tuple[Record, ...] = (),
     ) -> Transition | None:
         if reset is None or (not reset.again and not reset.change.starts):
             return None
-        ends = self._again(flow, graph, reset, now)
         change = flows.continuing(flow, reset.change, self._new_token(), ends, now)
         return replace(change, records=(*change.records, *extra))
 
     def _again(
         self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
-    ) -> tuple[Transition, ...]:
-        """Return the transitions of runs that are continued: elements of maps, and flows within the flow."""
+    ) -> tuple[tuple[Transition, ...], dict[int, int]]:
+        """Return the transitions of runs that are continued, which are elements of maps and flows within the
+        flow; and, for each step, how many can't be: no step of such a flow can start."""
         found: list[Transition] = []
+        hopeless: dict[int, int] = {}
         for at in reset.again:
             for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
@@ -323,12 +330,14 @@ class FlowSettling:
                     again = self._restarted(run, now)
                 if again is not None:
                     found.append(again)
-        return tuple(found)
+                else:
+                    hopeless[at] = hopeless.get(at, 0) + 1
+        return tuple(found), hopeless
 
     def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
         graph = self._graph_of(flow)
         reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
-        return self._continuing(flow, graph, reset, now)
+        return self._continuing(flow, reset, (), now)
 
     # -- one try -------------------------------------------------------------------------------------------
 
