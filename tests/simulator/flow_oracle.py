@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
+from unittest.mock import patch
 from uuid import UUID
 
 from evenbeat.core.instants import Instant
@@ -44,7 +45,7 @@ class Place(NamedTuple):
     flow: str
     step: str
     round: int
-    index: int | None
+    element: int | None
 
 
 class Again(NamedTuple):
@@ -89,6 +90,8 @@ class FlowOracle:
         """What users run again, by the name of the user's process."""
         self._touched: dict[str, None] = {}
         self._reset: set[str] = set()
+        self._ends: dict[str, str] = {}
+        """How each flow has ended last."""
         self.ended = 0
         """How many flows have ended."""
 
@@ -105,12 +108,12 @@ class FlowOracle:
         if known is None:
             raise Violation(f"step {run.id} has no flow that runs", run.id)
         step = next((each for each in known.plan.steps if each.name == place.step), None)
-        if step is None or (place.index is None) != (step.over is None) or step.task != run.task:
+        if step is None or (place.element is None) != (step.over is None) or step.task != run.task:
             raise Violation(f"flow {known.plan.name} has no step for run {run.id}", run.id)
         ids = known.ids.setdefault((place.step, place.round), {})
-        if place.index in ids:
+        if place.element in ids:
             raise Violation(f"step {run.id} was added twice", run.id)
-        ids[place.index] = run.id
+        ids[place.element] = run.id
         self._touched[place.flow] = None
 
     def changed(self, before: RunRecord, run: RunRecord, node: str) -> None:
@@ -125,7 +128,7 @@ class FlowOracle:
             return
         again = self.again.get(node)
         is_again = again is not None and again.flow == run.id and before.attempt != run.attempt
-        if before.state in FINAL_STATES and run.state not in FINAL_STATES or is_again:
+        if is_again or (before.state in FINAL_STATES and run.state not in FINAL_STATES):
             self._reset.add(run.id)
 
     def check(self, runs: Runs, node: str) -> None:
@@ -147,7 +150,8 @@ class FlowOracle:
         if step is not None:
             roots, continued = {step}, set()
         else:
-            roots = {name for name, state in states.items() if state in ("failed", "cancelled")}
+            failed = {name for name, state in states.items() if state in ("failed", "cancelled")}
+            roots = {name for name in failed if not self._is_hopeless(known, name, runs)}
             continued = {
                 each.name
                 for each in known.plan.steps
@@ -163,6 +167,32 @@ class FlowOracle:
             known.rounds = rounds
             self._forget(known, set(states))
         known.is_ended = False
+
+    def _is_hopeless(self, known: Known, name: str, runs: Runs) -> bool:
+        """Return whether all that failed of a step are flows of which no step could start."""
+        failed = [
+            run_id
+            for run_id in known.ids.get((name, known.rounds[name]), {}).values()
+            if self._failed_before(run_id, runs)
+        ]
+        inner = [(run_id, self._known.get(run_id)) for run_id in failed]
+        if not inner:
+            return False
+        return all(each is not None and not self._could_start(run_id, each, runs) for run_id, each in inner)
+
+    def _failed_before(self, run_id: str, runs: Runs) -> bool:
+        known = self._known.get(run_id)
+        if known is None:
+            return runs[run_id].state != "succeeded"
+        return self._ends.get(run_id) != "succeeded"
+
+    def _could_start(self, flow: str, known: Known, runs: Runs) -> bool:
+        """Return whether a step would start if all of the flow ran again."""
+        before = dict(known.states)
+        known.states = dict.fromkeys(before, "waiting")
+        could = self._would_start(flow, known, runs)
+        known.states = before
+        return could
 
     def _forget(self, known: Known, names: set[str]) -> None:
         """Take steps for waiting, with new runs if they had any, and those that did not run, too."""
@@ -207,6 +237,7 @@ class FlowOracle:
         if is_over and not known.is_ended:
             self._check_end(row, known, stop, runs)
             known.is_ended = True
+            self._ends[flow] = row.state
             self.ended += 1
 
     def _state_of(self, flow: str, known: Known, step: StepPlan, stop: str, runs: Runs) -> str:
@@ -231,7 +262,7 @@ class FlowOracle:
         if stop:
             return "not_run"
         before = [known.states[name] for name in step.before]
-        if set((*_UNENDED, "due")).intersection(before):
+        if {*_UNENDED, "due"}.intersection(before):
             return "waiting"
         has_failed = bool(set(_UNSUCCESSFUL).intersection(before))
         if step.run_if != "always" and has_failed != (step.run_if == "any_failed"):
@@ -293,9 +324,9 @@ class FlowOracle:
         given: dict[str, Any] = resolved(
             step.arguments, lambda ref: self._value(place.flow, known, ref, runs)
         )
-        if place.index is not None:
+        if place.element is not None:
             elements = self._elements(place.flow, known, step, runs)
-            given[step.element] = None if elements is None else elements[place.index]
+            given[step.element] = None if elements is None else elements[place.element]
         return given
 
     def _result(self, flow: str, known: Known, name: str, runs: Runs) -> Any:
@@ -366,16 +397,16 @@ def watched_flows(check_every: int) -> Iterator[None]:
     """Watch the safety net, which looks at flows after ``check_every`` ms without a change. Tokens of flows
     are numbers: a seed replays to the letter."""
     numbers = itertools.count()
-    before = node_flows.uuid4, rules_flows.CHECK_EVERY
     log = logging.getLogger("evenbeat.node.flow_checks")
     level, alarm = log.level, _Alarm()
-    node_flows.uuid4 = lambda: UUID(int=next(numbers))  # type: ignore[assignment]
-    rules_flows.CHECK_EVERY = check_every
     log.addHandler(alarm)
     log.setLevel(logging.ERROR)
     try:
-        yield
+        with (
+            patch.object(node_flows, "uuid4", lambda: UUID(int=next(numbers))),
+            patch.object(rules_flows, "CHECK_EVERY", check_every),
+        ):
+            yield
     finally:
         log.removeHandler(alarm)
         log.setLevel(level)
-        node_flows.uuid4, rules_flows.CHECK_EVERY = before

@@ -176,6 +176,10 @@ class Oracle:
         if call.name == "settle_runs" and is_follower(before) and row.fire_seq > before.fire_seq:
             if replace(before, wake_at=row.wake_at, fire_seq=row.fire_seq) == row:
                 return  # a success: users who have not seen it must not write
+        if call.name == "settle_runs" and replace(before, fire_seq=row.fire_seq) == row:
+            parts = [part for item in call.argument for part in _parts(item)]
+            if any(part.gate_fires is not None and part.gate[:2] == key for part in parts):
+                return  # a run became active again: users who have not seen it must not write
         fired = replace(before, **{name: getattr(row, name) for name in FIRED_FIELDS})
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])

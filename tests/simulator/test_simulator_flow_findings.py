@@ -258,3 +258,38 @@ def test_a_flow_that_changes_while_the_safety_net_looks_does_not_stand_still(
         assert check_flow(bench.store, bench.first, seen, lambda: "token", bench.clock()) == []
     assert not caplog.records
     assert bench.letters() == "so"
+
+
+def test_a_flow_is_cancelled_though_the_process_that_was_asked_for_it_died() -> None:
+    flow = new_flow()
+    steps = flow.add_step("a", TASK)
+    steps = flow.add_step("b", TASK, after=[steps])
+    flow.add_step("c", TASK, after=[steps])
+    bench = Bench(flow)
+    bench.claim()
+    request = attempts.cancel(bench.run("f"), bench.clock(), "asked")
+    assert request is not None
+    assert bench.store.settle_runs([request]) == [True]
+    assert bench.end(bench.first, "f~a")
+    assert bench.run("f").state == "cancelled"
+    assert bench.run("f~b").state == "cancelled"
+
+
+def test_a_flow_within_a_flow_of_which_no_step_can_start_is_not_waited_for() -> None:
+    inner = new_flow("inner")
+    inner.add_step("none", TASK, map_over=inner.parameter("x"))
+    outer = new_flow("outer")
+    outer.add_step("inner", inner, payload={"x": "no list"})
+    outer.add_step("other", TASK)
+    bench = Bench(outer)
+    bench.begin(inner)
+    assert bench.run("f~inner").state == "failed"
+    bench.claim()
+    assert bench.end(bench.first, "f~other", "failed")
+    bench.again()
+    assert bench.letters() == "fo"
+    bench.claim()
+    assert bench.end(bench.first, "f~other@2")
+    assert bench.run("f").state == "failed"
+    with pytest.raises(RunRefused, match="no step that failed"):
+        bench.again()

@@ -18,7 +18,8 @@ from evenbeat.stores.decisions import parts
 from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 from tests.simulator.simulation import DEFAULT, with_flows
 
-# Each is caught by one of the first 25 seeds; this leaves room for changes of the simulator.
+# Each is caught by one of the first 31 seeds, most by the first; this leaves room for changes of the
+# simulator.
 MOST_SEEDS = 150
 
 
@@ -74,7 +75,8 @@ class EndsStepsFirst(WatchedMemory):
     def _settle(self, transition: Transition) -> bool:
         if not transition.ends:
             return super()._settle(transition)
-        if not all([super(EndsStepsFirst, self)._settle(end) for end in transition.ends]):
+        ended = [super(EndsStepsFirst, self)._settle(end) for end in transition.ends]
+        if not all(ended):
             return False
         self.step("  settle_runs/ended")
         return super()._settle(replace(transition, ends=()))
@@ -89,7 +91,8 @@ class ChangesFlowsFirst(WatchedMemory):
         if not super()._settle(replace(transition, ends=())):
             return False
         self.step("  settle_runs/changed")
-        return all([super(ChangesFlowsFirst, self)._settle(end) for end in transition.ends])
+        ended = [super(ChangesFlowsFirst, self)._settle(end) for end in transition.ends]
+        return all(ended)
 
 
 class CountsRepetitions(WatchedMemory):
@@ -115,7 +118,6 @@ STORES: tuple[type[WatchedMemory], ...] = (
     AddsSuccessorsLater,
     EndsStepsFirst,
     ChangesFlowsFirst,
-    CountsRepetitions,
     ForgetsStarts,
 )
 
@@ -146,7 +148,7 @@ def expands_the_empty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def resumes_the_failed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resume a flow, and forget what came after the steps that failed."""
-    monkeypatch.setattr(FlowGraph, "after", lambda _, step: set())
+    monkeypatch.setattr(FlowGraph, "after", lambda *_: set())
 
 
 def stops_in_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +233,23 @@ def first_caught(
 @pytest.mark.parametrize("mutant", STORES, ids=lambda mutant: mutant.__name__)
 def test_a_store_that_breaks_flows_is_caught(mutant: type[WatchedMemory]) -> None:
     assert first_caught(mutant) is not None
+
+
+def test_nodes_that_repeat_an_end_blindly_are_caught_on_a_store_that_counts_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NeverUnsure(set[str]):
+        def update(self, *_: object) -> None:
+            """Forget that the store did not answer."""
+
+    begin = FlowSettling.__init__
+
+    def sure(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        self._unsure = NeverUnsure()
+
+    monkeypatch.setattr(FlowSettling, "__init__", sure)
+    assert first_caught(CountsRepetitions) is not None
 
 
 @pytest.mark.parametrize("mutant", RULES, ids=lambda mutant: mutant.__name__)

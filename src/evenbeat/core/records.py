@@ -347,7 +347,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     so that it can't bypass a policy that was set in between.
     """
     gate_fires: int | None = None
-    """Of the gate: its ``fire_seq`` must be this, too. No tick has fired since the schedule was read."""
+    """Of the gate: its ``fire_seq`` must be this, too: no tick has fired since the schedule was read. The
+    store counts it up, so that it refuses the write of a user who has not seen this run become active."""
 
 
 # msgspec inspects the fields of a record type when it first reads one. If threads do so at the same moment,

@@ -155,6 +155,7 @@ class FlowSettling:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
+        unstopped: dict[str, RunRecord] = {}
         # The store accepts an end that was applied before, and does not apply the change of its flow that was
         # decided now.
         unsure = self._unsure.intersection(end.transition.token for end in ends) if self._unsure else set()
@@ -167,7 +168,9 @@ class FlowSettling:
             if not left:
                 for at, end in enumerate(ends):
                     if answers[at] and end.transition.cancel_requested is True and is_begun(end.run):
-                        ended += self.stop(end.run, "cancelled", now)
+                        unstopped[end.run.id] = end.run
+                for flow in unstopped.values():
+                    ended += self.stop(flow, "cancelled", now)
                 self._unsure -= unsure
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
@@ -183,6 +186,7 @@ class FlowSettling:
                     answers[at] = True
                 ended += unit.ended
                 started += [run for _, each in unit.rows for run in each.adds]
+                unstopped |= {row.id: row for row, _ in unit.rows if _is_unstopped(row)}
                 if unsure:
                     self._forget(unit)
                 else:
@@ -310,11 +314,17 @@ class FlowSettling:
         None if there is nothing to run again. ``extra`` are records to add, for the audit.
         """
         graph = self._graph_of(flow)
-        if step is None:
-            reset: flows.Reset | None = self._decided(lambda known: flows.resume(flow, graph, known, now))
-        else:
+        if step is not None:
             reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
-        return self._continuing(flow, graph, reset, now, extra)
+            return self._continuing(flow, reset, (), now, extra)
+        hopeless: dict[int, int] = {}
+        while True:
+            reset = self._decided(lambda known: flows.resume(flow, graph, known, now, hopeless))
+            assert reset is not None
+            ends, found = self._again(flow, graph, reset, now)
+            if found.items() <= hopeless.items():
+                return self._continuing(flow, reset, ends, now, extra)
+            hopeless |= found
 
     def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
         """Decide with all results that it takes."""
@@ -326,22 +336,23 @@ class FlowSettling:
     def _continuing(
         self,
         flow: RunRecord,
-        graph: FlowGraph,
         reset: flows.Reset | None,
+        ends: tuple[Transition, ...],
         now: Instant,
         extra: tuple[Record, ...] = (),
     ) -> Transition | None:
         if reset is None or (not reset.again and not reset.change.starts):
             return None
-        ends = self._again(flow, graph, reset, now)
         change = flows.continuing(flow, reset.change, self._new_token(), ends, now)
         return replace(change, records=(*change.records, *extra))
 
     def _again(
         self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
-    ) -> tuple[Transition, ...]:
-        """Return the transitions of runs that are continued: elements of maps, and flows within the flow."""
+    ) -> tuple[tuple[Transition, ...], dict[int, int]]:
+        """Return the transitions of runs that are continued, which are elements of maps and flows within the
+        flow; and, for each step, how many can't be: no step of such a flow can start."""
         found: list[Transition] = []
+        hopeless: dict[int, int] = {}
         for at in reset.again:
             for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
@@ -353,12 +364,14 @@ class FlowSettling:
                     again = self._restarted(run, now)
                 if again is not None:
                     found.append(again)
-        return tuple(found)
+                else:
+                    hopeless[at] = hopeless.get(at, 0) + 1
+        return tuple(found), hopeless
 
     def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
         graph = self._graph_of(flow)
         reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
-        return self._continuing(flow, graph, reset, now)
+        return self._continuing(flow, reset, (), now)
 
     # -- one try -------------------------------------------------------------------------------------------
 
@@ -634,6 +647,12 @@ def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
     result = transition.result if isinstance(transition.result, str) else None
     error = transition.error if isinstance(transition.error, str) else None
     return flows.StepEnd(member, run.id, transition.state, result, error)
+
+
+def _is_unstopped(row: RunRecord) -> bool:
+    """Return whether a flow was asked to end, by a process that died before it stopped the flow."""
+    state = flow_part(row).state
+    return row.cancel_requested and state is not None and not state.stop
 
 
 def _apart(work: _Work) -> list[_Unit]:

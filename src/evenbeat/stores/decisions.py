@@ -194,6 +194,8 @@ class Settlement(NamedTuple):
     records: list[Record]
     counts: dict[tuple[str, str], Statistics]
     wakes: dict[tuple[str, str], None]
+    activated: dict[tuple[str, str], None]
+    """Schedules with a run that became active again: their ``fire_seq`` is counted up."""
     frees: bool = False
     """Whether a run that a limit counts has stopped running. Then another run may start."""
 
@@ -226,7 +228,7 @@ def settlement(
 
     ``statuses`` has the status of each run that exists. This function changes the dictionary.
     """
-    done = Settlement([], {}, [], [], {}, {})
+    done = Settlement([], {}, [], [], {}, {}, {})
     frees = False
     flat = all_parts(transitions)
     targets = {part.run for part in flat}
@@ -263,6 +265,8 @@ def settlement(
                 done.counts[key] = more if before is None else added(before, more)
             if part.wakes is not None:
                 done.wakes[part.wakes] = None
+            if part.gate is not None and part.gate_fires is not None:
+                done.activated[part.gate[:2]] = None
     return done._replace(frees=True) if frees else done
 
 

@@ -8,7 +8,7 @@ import random
 import signal
 import time
 
-from evenbeat.core.records import ACTIVE_STATES, Execution, RunRecord, ScheduleRecord
+from evenbeat.core.records import ACTIVE_STATES, Execution, Overlap, RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.base import RunQuery, Store
 from tests.faults.fleet import (
@@ -24,6 +24,7 @@ from tests.faults.fleet import (
 )
 from tests.faults.scene import LEASE_MS, Ground, Mutant, Outcome, Scene, caught
 
+OVERLAPS: tuple[Overlap, ...] = ("skip", "allow")
 LARGEST = 12
 """The largest map."""
 STILL = 10.0
@@ -45,7 +46,7 @@ def flows(ground: Ground, faults: int, *options: str) -> Outcome:
                 overlap=overlap,
                 execution=Execution(max_crashes=1000),
             )
-            for at, overlap in enumerate(("skip", "allow"))
+            for at, overlap in enumerate(OVERLAPS)
         ],
     )
     with fleet(ground.url, ground.folder) as nodes:
@@ -149,7 +150,7 @@ def _steps(size: int) -> dict[str, list[str]]:
     inside = [f"doubled~double~{at}" for at in range(size)]
     return {
         "numbers": [],
-        **dict.fromkeys((*left, *right), ["numbers"]),
+        **{name: ["numbers"] for name in (*left, *right)},
         "doubled": [*left, "numbers"],
         **dict.fromkeys(inside, left),
         "doubled~total": inside,

@@ -201,6 +201,8 @@ def settle(
     }
     done = settlement(transitions, statuses, now, revisions)
     woken = _write_effects(session, flat, done, now, shard)
+    counts = [UpdateOne({"_id": key_text(key)}, dependencies.COUNT_FIRE) for key in done.activated]
+    session.bulk("count fires", SCHEDULES, counts)
     # New runs first: a later transition of the batch may change them.
     new_runs.insert(session, done.adds, careful)
     # The filter is the _id alone, which the server finds without planning: comparing state and attempt,

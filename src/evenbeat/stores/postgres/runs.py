@@ -182,4 +182,6 @@ def _written(done: Settlement, wakes: Sequence[Key], now: Instant) -> list[State
         statements.append((sql.COUNT, {"rows": json_text(figures)}))
     if wakes:
         statements.append((sql.WAKE, {"rows": json_keys(wakes)}))
+    if done.activated:
+        statements.append((sql.COUNT_FIRES, {"rows": json_keys(done.activated)}))
     return statements

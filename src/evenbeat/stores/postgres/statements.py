@@ -337,6 +337,13 @@ FOR UPDATE OF schedule
 """
 
 # LOCK_GATES came before.
+COUNT_FIRES = f"""
+UPDATE evenbeat.schedules AS schedule SET fire_seq = fire_seq + 1
+FROM {rows_of(("tenant", "name"))}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
+"""
+
+# LOCK_GATES came before.
 WAKE_FOLLOWERS = f"""
 UPDATE evenbeat.schedules AS schedule
 SET wake_at = wanted.wake_at, fire_seq = fire_seq + CASE WHEN wanted.counts THEN 1 ELSE 0 END

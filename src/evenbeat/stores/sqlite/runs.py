@@ -80,6 +80,7 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     _update(session, done.updates)
     records.add(session, done.records, now)
     session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
+    session.many("count fires", sql.COUNT_FIRE, list(done.activated))
     woken = session.rows("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else []
     followers = {(tenant, name): text for tenant, name, text in woken if text}
     if followers:

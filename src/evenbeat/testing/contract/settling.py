@@ -12,7 +12,7 @@ from evenbeat.core.records import Execution, Record, RunRecord, Transition
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import Lost, Store
+from evenbeat.stores.base import Lost, ScheduleQuery, Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import BIG, MINUTE, Contract, run, schedule
 
@@ -379,7 +379,13 @@ class SettlingContract(Contract):
             fired = replace(seen, fire_seq=seen.fire_seq + 1)
             assert self.put(store, seen, Planned(fired)).accepted
         assert store.settle_runs([retry]) == [not has_fired]
+        # A user who has not seen the run become active can't write.
+        assert store.settle_runs([retry]) == [not has_fired]
+        assert not self.put(store, seen, changes.pause(seen, clock.now)).accepted
+        (row,) = store.find_schedules(ScheduleQuery()).items
+        assert row.fire_seq == seen.fire_seq + 1
         assert store.settle_runs([replace(retry, gate_fires=None, token="other")]) == [has_fired]
+        assert store.find_schedules(ScheduleQuery()).items == (row,)
 
     def test_a_gate_applies_to_its_own_transition_also_in_a_batch(
         self, store: Store, clock: VirtualClock

@@ -234,6 +234,10 @@ end
 
 local function apply(row, key, found, run)
   change(row, key, found, run)
+  if row[17] and row[17][4] then
+    -- A user who has not seen the run become active may add another one: that write is refused.
+    call('HSET', base .. 'schedules:' .. row[17][1], 'fire_seq', string.format('%.0f', tonumber(row[17][4]) + 1))
+  end
   for _, new in ipairs(row[14]) do add_run(new) end
   add_records(row[18])
   if row[15] then
