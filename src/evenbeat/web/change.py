@@ -10,7 +10,7 @@ Subject: TypeAlias = Literal["schedule", "run", "node", "quarantine", "store"]
 ChangeKind: TypeAlias = Literal[
     "created",
     "updated",
-    "deleted",  # a schedule; of runs, "updated" stands for a cancel request, and of flows for the end of a step
+    "deleted",  # a schedule; of runs, "updated" stands for a cancel request or the end of a step
     "queued",
     "started",
     "succeeded",
