@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Percentiles,
         QuarantineNote,
     )
+    from evenbeat.core.flows import FlowInfo, FlowPlace, FlowRun, FlowStepInfo, FlowStepRun
     from evenbeat.core.forecasts import (
         Forecast,
         ForecastPeak,
@@ -102,6 +103,9 @@ if TYPE_CHECKING:
         TokenNotFound,
     )
     from evenbeat.tasks.context import RunContext
+    from evenbeat.tasks.flow import Flow
+    from evenbeat.tasks.flow_builder import Step
+    from evenbeat.tasks.follow_up import FollowUp, follow_up
     from evenbeat.tasks.retrying import Retry
     from evenbeat.tasks.task import Call, Task
     from evenbeat.triggers import (
@@ -168,6 +172,13 @@ __all__ = [
     "FigurePoint",
     "FigureSeries",
     "Figures",
+    "Flow",
+    "FlowInfo",
+    "FlowPlace",
+    "FlowRun",
+    "FlowStepInfo",
+    "FlowStepRun",
+    "FollowUp",
     "Forecast",
     "ForecastPeak",
     "HeatCell",
@@ -229,6 +240,7 @@ __all__ = [
     "SchemaTooNew",
     "SkippedTicks",
     "SpreadProposal",
+    "Step",
     "StoreUnavailable",
     "Task",
     "Template",
@@ -259,6 +271,7 @@ __all__ = [
     "at",
     "cron",
     "every",
+    "follow_up",
     "on_success_of",
     "parse_trigger",
 ]
@@ -292,6 +305,7 @@ _MODULES = {
     "evenbeat.core.deploys": ("DeployPlan", "DeployResult", "FieldChange", "PlanEntry", "RefusedChange"),
     "evenbeat.core.dependencies": ("After", "Dependencies", "Predecessor", "after"),
     "evenbeat.core.explanations": ("Account", "Fact", "Why"),
+    "evenbeat.core.flows": ("FlowInfo", "FlowPlace", "FlowRun", "FlowStepInfo", "FlowStepRun"),
     "evenbeat.core.forecasts": (
         "Forecast",
         "ForecastPeak",
@@ -370,6 +384,9 @@ _MODULES = {
     "evenbeat.observe.events": ("Event",),
     "evenbeat.observe.logs": ("JsonFormatter", "RunFields", "TextFormatter"),
     "evenbeat.tasks.context": ("RunContext",),
+    "evenbeat.tasks.flow": ("Flow",),
+    "evenbeat.tasks.flow_builder": ("Step",),
+    "evenbeat.tasks.follow_up": ("FollowUp", "follow_up"),
     "evenbeat.tasks.retrying": ("Retry",),
     "evenbeat.tasks.task": ("Call", "Task"),
     "evenbeat.triggers": (

@@ -119,7 +119,12 @@ class SqliteAdapter(Adapter):
         "next_tick = 9223372036854775807, spread = 5",
         "priority = 10",
     )
-    run_damage = ("execution = 'x'", "cause = 'fate'", "payload = CAST(X'ff' AS TEXT)")
+    run_damage = (
+        "execution = 'x'",
+        "cause = 'fate'",
+        "payload = CAST(X'ff' AS TEXT)",
+        "flow = CAST(X'ff' AS TEXT)",
+    )
     unknown_state = "state = 'dreaming'"
     fields = tuple(column for column in rows.SCHEDULE if column not in ("tenant", "name", "format"))
     values = ("NULL", "''", "'?'", "CAST(X'ff' AS TEXT)", "-1", "9223372036854775807", "-9223372036854775808")
@@ -272,6 +277,7 @@ class RedisAdapter(Adapter):
         {"definition": "x"},
         {"priority": "high"},
         {"task": b"\xff"},
+        {"flow": b"\xff"},
     )
     unknown_state: ClassVar[dict[str, Any]] = {"state": "dreaming"}
     fields = (*(field for field in redis_rows.SCHEDULE if field != "format"), "declared", "followers")
@@ -362,6 +368,7 @@ class MongoAdapter(Adapter):
         {"$set": {"execution": "x"}},
         {"$set": {"cause": "fate"}},
         {"$set": {"payload": 1}},
+        {"$set": {"flow": 1}},
         {"$unset": {"payload": ""}},
     )
     unknown_state: ClassVar[dict[str, Any]] = {"$set": {"state": "dreaming"}}

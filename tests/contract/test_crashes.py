@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.contract.adapters import Adapter
 from tests.store_calls import CommandLog, Crash, claim, with_due_schedules
 
-from evenbeat.core.records import Record, RunRecord, ScheduleRecord
+from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Transition
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store, Write
@@ -45,17 +45,44 @@ def settle(store: Store) -> object:
     return store.settle_runs([replace(end, records=NOTES) for end in ends])
 
 
+def settle_jointly(store: Store) -> object:
+    """End two steps and change their flow. A repetition is the same call, with the runs as claimed."""
+    found = store.find_runs(RunQuery()).items
+    claimed = {run.schedule: replace(run, state="running", attempt=1, failures=0) for run in found}
+    flow, first, second = (claimed[name] for name in ("free", "other", "single"))
+    change = Transition(
+        run=flow.id,
+        attempt=flow.attempt,
+        expect=("running",),
+        token="flow",
+        state="running",
+        worker=None,
+        lease=300_000,
+        flow='{"steps":"sf"}',
+        renews=True,
+        ends=(
+            attempts.succeeded(first, "1", store.now(), "first"),
+            replace(attempts.failed(second, "boom", store.now(), "second"), records=NOTES[1:]),
+        ),
+        adds=tuple(RunRecord(id=f"next-{name}", task="work", flow="{}") for name in "ab"),
+        records=NOTES[:1],
+    )
+    answers = store.settle_runs([change])
+    assert answers == [True]
+    return answers
+
+
 def add(store: Store) -> object:
     return store.add_runs([RunRecord(id=name, task="work") for name in "xyz"])
 
 
-@pytest.mark.parametrize("action", [fire, put, take, settle, add])
+@pytest.mark.parametrize("action", [fire, put, take, settle, settle_jointly, add])
 def test_a_crash_at_any_command_leaves_all_or_nothing(
     adapter: Adapter, clock: VirtualClock, action: Callable[[Store], object]
 ) -> None:
     first = adapter.open()
     with_due_schedules(first, clock)
-    if action is settle:
+    if action in (settle, settle_jointly):
         claim(first)
     before = adapter.dump()
     adapter.save()
@@ -66,7 +93,9 @@ def test_a_crash_at_any_command_leaves_all_or_nothing(
     log.on = False
     after = adapter.dump()
     assert after != before
-    assert whole.find_records("audit") == (list(NOTES) if action in (fire, put, settle) else [])
+    assert whole.find_records("audit") == (
+        list(NOTES) if action in (fire, put, settle, settle_jointly) else []
+    )
     # A hint may follow the commit.
     committed = len(log.seen) - 1 - log.seen[::-1].index("committed")
 

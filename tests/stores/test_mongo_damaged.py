@@ -189,7 +189,9 @@ def test_runs_with_damaged_ids_of_several_tenants_fail_and_the_others_are_claime
     assert store.count_runs() == {"running": 2, "failed": 5}
 
 
-@pytest.mark.parametrize("name", ["payload", "task", "tenant", "queue", "schedule", "cohort", "unknown"])
+@pytest.mark.parametrize(
+    "name", ["payload", "task", "tenant", "queue", "schedule", "cohort", "flow", "unknown"]
+)
 @pytest.mark.parametrize("value", TEXTS.values(), ids=TEXTS)
 def test_a_damaged_field_of_a_run_blocks_no_other(store: MongoStore, name: str, value: Damaged) -> None:
     store.add_runs([RunRecord(id=key, task="work", run_at=n) for n, key in enumerate("abc")])

@@ -256,8 +256,9 @@ def test_tables_of_the_first_version_are_upgraded_and_their_rows_stay() -> None:
         assert store.schema().found == 1
         store.open()
         assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
-        store.add_runs([RunRecord(id="new", task="work", trace=trace)])
-        assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": trace}
+        store.add_runs([RunRecord(id="new", task="work", trace=trace, flow="{}")])
+        found = {run.id: (run.trace, run.flow) for run in claim(store)}
+        assert found == {"old": (None, None), "new": (trace, "{}")}
         store.close()
 
 
@@ -1208,7 +1209,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
     store.add_runs([RunRecord(id="old", task="work")])
     wanted = [
         RunRecord(id="old", task="other"),
-        RunRecord(id="new", task="work", error="a\0b", trace="00-1-2-01"),
+        RunRecord(id="new", task="work", error="a\0b", trace="00-1-2-01", flow='"\u2400"'),
         RunRecord(id="new", task="x"),
     ]
     text, value = next(joining.adding(store.location, wanted)("postgresql"))
@@ -1226,7 +1227,7 @@ def test_runs_are_added_in_the_callers_transaction_which_hints_when_it_commits(
         assert waiting.wait(60) is True
         assert [run.task for run in store.add_runs_within(theirs, wanted)] == ["work", "work", "work"]
     (found,) = store.find_runs(RunQuery(ids=("new",))).items
-    assert (found.task, found.error, found.trace) == ("work", "a\0b", "00-1-2-01")
+    assert (found.task, found.error, found.trace, found.flow) == ("work", "a\0b", "00-1-2-01", '"\u2400"')
 
 
 def test_a_connection_to_a_database_without_our_tables_is_named(alone: PostgresStore) -> None:

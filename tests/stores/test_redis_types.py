@@ -10,7 +10,7 @@ import redis
 from msgspec.structs import replace
 
 from evenbeat.core.rates import Rate
-from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord
+from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Transition
 from evenbeat.documents import RedisDocuments
 from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import attempts, changes
@@ -260,6 +260,52 @@ def test_a_run_whose_records_cannot_be_added_is_not_settled(
     assert differences(valkey) == {}
 
 
+@pytest.mark.parametrize(
+    ("where", "noted"),
+    [
+        ("over:default:succeeded", "b"),
+        ("ready:default:5:default:work", "c"),
+        ("records:audit:1", "c"),
+        ("waiting:slow", "a"),
+        ("runs:next", "a"),
+    ],
+)
+def test_no_part_of_a_joint_transition_is_applied_if_another_one_cannot_be_written(
+    store: RedisStore, clock: VirtualClock, client: Any, valkey: str, where: str, noted: str
+) -> None:
+    store.add_runs([RunRecord(id=name, task="work") for name in "abc"])
+    flow, first, second = claim(store)
+    note = Record(kind="audit", key="1", body="ended")
+    ends = (
+        attempts.succeeded(first, None, clock.now, "t-b"),
+        replace(attempts.released(second, clock.now, "t-c"), records=(note,)),
+    )
+    change = Transition(
+        run=flow.id,
+        attempt=flow.attempt,
+        expect=("running",),
+        token="t-a",
+        lease=MINUTE,
+        flow="{}",
+        renews=True,
+        ends=ends,
+        adds=(RunRecord(id="next", task="work", queue="slow"),),
+    )
+    name = overwrite(client, store, where)
+    before = content(client, store)
+    assert store.settle_runs([change]) == [False]
+    (found,) = store.find_records("quarantine")
+    assert (found.key, "is a string" in found.body) == (noted, True)
+    store.delete_record("quarantine", "default", noted, found.version)
+    assert content(client, store) == before
+    client.delete(name)
+    assert differences(valkey) == {}
+    assert store.settle_runs([change]) == [True]
+    assert store.find_records("audit") == [note]
+    assert store.count_runs() == {"running": 1, "succeeded": 1, "queued": 2}
+    assert differences(valkey) == {}
+
+
 @pytest.mark.parametrize("where", ["records:signal:b", "kinds:signal"])
 def test_a_schedule_whose_records_cannot_be_added_is_deferred_alone(
     store: RedisStore, clock: VirtualClock, client: Any, valkey: str, where: str
@@ -366,12 +412,17 @@ def actions(store: RedisStore, clock: VirtualClock) -> list[Callable[[], object]
         Record(kind="node", key="n", body=""),
     )
     ends = [replace(end, records=notes) for end in ends]
+    waiting = store.find_runs(RunQuery(states=("queued",))).items
+    cancels = tuple(filter(None, (attempts.cancel(run, clock.now, f"t-{run.id}") for run in waiting)))
+    release = attempts.released(running[0], clock.now, "joint")
+    joint = replace(release, ends=cancels, adds=(RunRecord(id="new", task="work", queue="slow"),))
     return [
         lambda: store.fire_due(clock.now, 10, lambda *given: plan(*given)._replace(records=notes)),
         lambda: store.put_schedules([Write(changed._replace(records=notes), row.version)]),
         lambda: store.add_runs([RunRecord(id="new", task="work", queue="slow")]),
         lambda: claim(store, "again", queues=("default", "slow")),
         lambda: store.settle_runs(ends),
+        lambda: store.settle_runs([joint]),
         lambda: store.purge(clock.now, 100),
     ]
 

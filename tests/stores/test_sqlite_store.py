@@ -194,8 +194,9 @@ def test_tables_of_the_first_version_are_upgraded_and_their_rows_stay(path: Path
     assert store.schema().found == 1
     store.open()
     assert store.schema() == (schema.KNOWN, schema.KNOWN, "")
-    store.add_runs([RunRecord(id="new", task="work", trace=TRACE)])
-    assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": TRACE}
+    store.add_runs([RunRecord(id="new", task="work", trace=TRACE, flow="{}")])
+    found = {run.id: (run.trace, run.flow) for run in claim(store)}
+    assert found == {"old": (None, None), "new": (TRACE, "{}")}
     store.close()
 
 
@@ -204,10 +205,11 @@ def test_a_transaction_of_a_user_upgrades_the_tables_that_it_joins(path: Path) -
     store = SqliteStore(path)
     with plain(path) as connection:
         connection.execute("BEGIN")
-        store.add_runs_within(connection, [RunRecord(id="new", task="work", trace=TRACE)])
+        store.add_runs_within(connection, [RunRecord(id="new", task="work", trace=TRACE, flow="{}")])
         connection.execute("COMMIT")
     store.open()
-    assert {run.id: run.trace for run in claim(store)} == {"old": None, "new": TRACE}
+    found = {run.id: (run.trace, run.flow) for run in claim(store)}
+    assert found == {"old": (None, None), "new": (TRACE, "{}")}
     store.close()
 
 

@@ -9,12 +9,16 @@ from msgspec.structs import replace
 
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
+from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import (
     Budget,
     RunStatus,
     added,
+    all_parts,
     changes,
+    joint_verdict,
     may_be_repetition,
+    parts,
     passes,
     settlement,
     verdict,
@@ -160,8 +164,68 @@ def test_the_weight_of_a_transition_is_its_texts() -> None:
     runs = (RunRecord(id="a", task="work", payload="x" * 5), RunRecord(id="b", task="work", payload="x" * 7))
     assert weight(transition()) == 0
     assert weight(transition(result=None, error=None)) == 0
-    assert weight(transition(result="123", error="12", adds=runs)) == 17
+    assert weight(transition(result="123", error="12", flow="1234")) == 9
+    row = weight(transition(adds=runs[:1])) - 5
+    assert weight(transition(result="123", error="12", adds=runs)) == 17 + 2 * row
+    assert weight(transition(ends=(transition(result="123"), transition(adds=runs)))) == 15 + 4 * row
     assert weight(transition(records=(Record(kind="k", key="key", body="xyz"),))) == 3
+
+
+def nested() -> Transition:
+    """The end of a step, which ends its flow, which changes an outer flow; and the end of another step."""
+    inner = transition(run="inner", ends=(transition(run="a"),), state="succeeded")
+    return transition(run="outer", ends=(inner, transition(run="b")), flow="{}")
+
+
+def test_the_parts_of_a_transition_are_its_ends_before_itself() -> None:
+    assert [part.run for part in parts(nested())] == ["a", "inner", "b", "outer"]
+    assert [part.run for part in all_parts([transition(), nested()])] == ["r", "a", "inner", "b", "outer"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ({}, "apply"),
+        *(({name: "refuse"}, "refuse") for name in ("a", "inner", "b", "outer")),
+        *(({name: "repeat"}, "refuse") for name in ("a", "inner", "b", "outer")),
+        ({"a": "repeat", "b": "repeat"}, "repeat"),
+        ({"a": "repeat", "b": "repeat", "inner": "refuse", "outer": "refuse"}, "repeat"),
+        ({"a": "repeat", "b": "refuse", "inner": "repeat", "outer": "repeat"}, "refuse"),
+        (dict.fromkeys(("a", "inner", "b", "outer"), "repeat"), "repeat"),
+    ],
+)
+def test_all_parts_apply_or_all_innermost_ends_have_been_applied(
+    verdicts: dict[str, Any], expected: str
+) -> None:
+    assert joint_verdict(nested(), lambda part: verdicts.get(part.run, "apply")) == expected
+
+
+@pytest.mark.parametrize("decision", ["apply", "repeat"])
+def test_two_parts_of_one_run_are_refused(decision: Any) -> None:
+    twice = transition(run="outer", ends=(transition(run="a"), transition(run="a", token="u")))
+    assert joint_verdict(twice, lambda _: decision) == "refuse"
+
+
+def test_the_parts_of_a_joint_transition_change_their_runs_or_none_does() -> None:
+    statuses = {name: RunStatus("running", 2, None, None) for name in ("a", "inner", "b")}
+    refused = settlement([nested()], dict(statuses), T)
+    assert (refused.answers, refused.updates) == ([False], {})
+    statuses["outer"] = RunStatus("running", 2, None, None)
+    done = settlement([nested(), transition(run="b", token="u")], statuses, T)
+    assert done.answers == [True, True]
+    assert done.updates == {
+        "a": {"settled": "t"},
+        "inner": {"state": "succeeded", "settled": "t"},
+        "b": {"settled": "u"},
+        "outer": {"flow": "{}", "settled": "t"},
+    }
+
+
+def test_a_batch_has_a_thousand_of_the_runs_that_its_transitions_end_and_add() -> None:
+    end, new = transition(run="step"), RunRecord(id="a", task="work", payload="")
+    joint = transition(ends=(end,) * 100, adds=(new,) * 100)
+    assert [len(part) for part in batches([joint] * 12, 1_000, weight)] == [5, 5, 2]
+    assert [len(part) for part in batches([transition()] * 2_500, 1_000, weight)] == [1_000, 1_000, 500]
 
 
 def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:

@@ -21,6 +21,7 @@ from evenbeat.processes import begun, forks
 from evenbeat.rules.flow_parts import flow_part
 from evenbeat.tasks.context import RunContext, RunControl
 from evenbeat.tasks.conversion import Unfit
+from evenbeat.tasks.follow_up import Following, FollowUp, following
 from evenbeat.tasks.retrying import Retry
 from evenbeat.tasks.task import Task
 
@@ -46,6 +47,8 @@ class Outcome(NamedTuple):
     """Of ``again``: milliseconds until the next attempt."""
     final: str | None = None
     """Of ``raised``: why the run is not retried; None if its retries decide."""
+    following: tuple[Following, ...] = ()
+    """Of ``returned``: runs to add when the run ends."""
 
 
 class Attempt:
@@ -193,6 +196,18 @@ def returned(attempt: Attempt, value: object) -> Outcome:
         _log.warning("a run returned after its timeout", extra=run_fields(attempt.run))
     if value is None:
         return _NOTHING
+    if isinstance(value, FollowUp):
+        try:
+            more = following(value)
+        except InvalidValue as error:
+            return Outcome("raised", error=f"{InvalidValue.__name__}: {error}")
+        outcome = _NOTHING if value.result is None else _written(attempt, value.result)
+        return outcome._replace(following=more) if outcome.kind == "returned" else outcome
+    return _written(attempt, value)
+
+
+def _written(attempt: Attempt, value: object) -> Outcome:
+    """Return the outcome of a function that returned a value."""
     if inspect.isawaitable(value) or inspect.isgenerator(value):
         # The body of the function has not run, so this is not a success.
         if inspect.iscoroutine(value):

@@ -204,6 +204,7 @@ class Server:
             error=error_text,
             delay=outcome.delay,
             final=None if outcome.final is None else storable(outcome.final),
+            following=outcome.following,
         )
 
     def _is_held(self, run: RunRecord) -> bool | None:

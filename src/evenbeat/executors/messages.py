@@ -8,6 +8,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
+from evenbeat.tasks.follow_up import Following
 
 
 class Key(NamedTuple):
@@ -105,6 +106,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     error: str | None = None
     delay: int | None = None
     final: str | None = None
+    following: tuple[Following, ...] = ()
 
 
 ToChild: TypeAlias = Execute | Ask | Mine

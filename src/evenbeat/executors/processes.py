@@ -163,7 +163,14 @@ class Child:
             if message.of != key:
                 _receive_late(message, channel)
             elif isinstance(message, Said):
-                return Outcome(message.kind, message.result, message.error, message.delay, message.final)
+                return Outcome(
+                    message.kind,
+                    message.result,
+                    message.error,
+                    message.delay,
+                    message.final,
+                    message.following,
+                )
             elif isinstance(message, Began):
                 began_at = time.time_ns()
             else:

@@ -5,16 +5,39 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from uuid import uuid4
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
+from evenbeat.node.flow_work import FlowReports
 from evenbeat.node.flows import FlowEnd, FlowSettling
+from evenbeat.node.signals import Signals
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import flows
-from evenbeat.rules.flow_parts import flow_part
+from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.stores.base import Store
 
+_BATCH = 500
+
 _log = logging.getLogger("evenbeat.node.flow_checks")
+
+
+class FlowWatch:
+    """Looks at flows whose lease has ended: the part of the reaper that virtual time needs."""
+
+    def __init__(self, store: Store, reports: FlowReports, signals: Signals) -> None:
+        self._store = store
+        self._reports = reports
+        self._settling = FlowSettling(store, "reaper", signals=signals)
+
+    def step(self, now: Instant) -> Instant | None:
+        """Look at the flows that are due for it; return when the next one is."""
+        lost, next_end = self._store.lost_runs(now, _BATCH)
+        flows_due = [run for run in lost if is_begun(run)]
+        for row in flows_due:
+            ended = check_flow(self._store, self._settling, row, lambda: uuid4().hex, now)
+            self._reports.report(ended, now)
+        return now if flows_due else next_end
 
 
 def check_flow(

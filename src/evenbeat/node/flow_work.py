@@ -11,7 +11,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.node.counting import Counting
-from evenbeat.node.flows import Begin, End, FlowEnd, FlowSettling
+from evenbeat.node.flows import Begin, FlowEnd, FlowSettling
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
@@ -130,8 +130,6 @@ class FlowWork:
         self._reports.report(settled.ended, now)
         return settled.started
 
-    def settle(self, ends: Sequence[End], now: Instant) -> tuple[list[bool], Sequence[RunRecord]]:
-        """End steps of flows, with what follows; return which ends were accepted, and the new runs."""
-        settled = self.settling.settle(ends, now)
-        self._reports.report(settled.ended, now)
-        return settled.answers, settled.started
+    def report(self, ended: Iterable[FlowEnd], now: Instant) -> None:
+        """Report flows that have ended with one of their steps. Call it after the step itself is reported."""
+        self._reports.report(ended, now)

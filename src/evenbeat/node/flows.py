@@ -6,7 +6,7 @@ and the app if a user cancels a run.
 
 from __future__ import annotations
 
-import itertools
+import logging
 import random
 import time
 from collections import OrderedDict, defaultdict
@@ -20,7 +20,6 @@ from evenbeat.core.flow_graphs import FlowGraph, decode_graph
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
-from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.signals import Signals
 from evenbeat.rules import attempts, flows
 from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun
@@ -34,6 +33,9 @@ _MOST_ROUNDS = 200
 # Seconds: the longest pause before the next try.
 _LONGEST_PAUSE = 0.05
 _PAGE = 1_000
+
+
+_log = logging.getLogger("evenbeat.node.flows")
 
 
 class End(NamedTuple):
@@ -152,7 +154,7 @@ class FlowSettling:
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
         for turn in range(_MOST_ROUNDS):
-            if turn:
+            if turn and None in answers:
                 self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
                 self._answer_known(ends, begins, answers)
             left = [at for at, answer in enumerate(answers) if answer is None]
@@ -162,14 +164,9 @@ class FlowSettling:
                         ended += self.stop(end.run, "cancelled", now)
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
-            try:
-                parts = settle_in_parts(self._store, [unit.transition for unit in units], self._component)
-                accepted = list(itertools.chain.from_iterable(parts))
-            except BaseException:
-                # Some of it may have been written.
-                for unit in units:
-                    self._forget(unit)
-                raise
+            accepted = self._written(units)
+            if accepted is None:
+                return self._settle_halves(ends, begins, answers, now, Settled([], ended, started))
             for unit, is_accepted in zip(units, accepted, strict=True):
                 if not is_accepted:
                     self._forget(unit)
@@ -180,6 +177,42 @@ class FlowSettling:
                 started += [run for _, each in unit.rows for run in each.adds]
                 self._remember(unit)
         raise StoreUnavailable(f"a flow was changed by others {_MOST_ROUNDS} times in a row")
+
+    def _written(self, units: Sequence[_Unit]) -> list[bool] | None:
+        """Return which units the store accepts; None if it can't write one of them."""
+        try:
+            return self._store.settle_runs([unit.transition for unit in units])
+        except BaseException as error:
+            # Some of it may have been written.
+            for unit in units:
+                self._forget(unit)
+            if isinstance(error, StoreUnavailable) or not isinstance(error, Exception):
+                raise
+            if sum(len(unit.leaves) for unit in units) <= 1:
+                fields = {"component": self._component, "job_id": units[0].transition.run}
+                _log.error("the end of a step can't be written: %s", error, exc_info=error, extra=fields)
+            return None
+
+    def _settle_halves(
+        self,
+        ends: Sequence[End],
+        begins: Sequence[Begin],
+        answers: Sequence[bool | None],
+        now: Instant,
+        done: Settled,
+    ) -> Settled:
+        """Settle what has no answer in two halves: one that can't be written must not block the others."""
+        left = [at for at, answer in enumerate(answers) if answer is None]
+        final = [answer is True for answer in answers]
+        for half in (left[: len(left) // 2], left[len(left) // 2 :]) if len(left) > 1 else ():
+            some = [at for at in half if at < len(ends)]
+            rest = [at for at in half if at >= len(ends)]
+            settled = self.settle([ends[at] for at in some], now, [begins[at - len(ends)] for at in rest])
+            for at, answer in zip([*some, *rest], settled.answers, strict=True):
+                final[at] = answer
+            done.ended.extend(settled.ended)
+            done.started.extend(settled.started)
+        return Settled(final, done.ended, done.started)
 
     def stop(self, flow: RunRecord, why: Literal["cancelled", "timeout"], now: Instant) -> list[FlowEnd]:
         """Start no further steps of a flow, and cancel those that are queued or running, also in the flows
@@ -353,6 +386,11 @@ class FlowSettling:
                 work, row = works.get(flow_id) or _Work(), rows.get(flow_id)
                 enclosed = inner.pop(flow_id, [])
                 unit = None if row is None else self._changed(row, work, enclosed, now)
+                if unit is None and row is not None and row is self._flows.get(flow_id):
+                    # What this process remembers may be older than the steps themselves.
+                    del self._flows[flow_id]
+                    row = next(iter(self._read((flow_id,))), None)
+                    unit = None if row is None else self._changed(row, work, enclosed, now)
                 if row is None or unit is None:
                     # The flow is gone or over, or does not wait for them any more: they end like other runs.
                     units += [*_apart(work), *(each for _, each in enclosed)]

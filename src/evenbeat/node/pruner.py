@@ -9,12 +9,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat.core.instants import Instant
+from evenbeat.core.instants import LAST, Instant
 from evenbeat.core.records import Record
 from evenbeat.rules import retention as rules
-from evenbeat.stores.base import EVERYTHING, EndedRuns, Store
+from evenbeat.rules.flow_parts import is_begun
+from evenbeat.stores.base import EVERYTHING, LARGE_FIELDS, EndedRuns, RunQuery, Store
+from evenbeat.stores.pages import every_run
 
 PURGE_EVERY = 60_000
+_PAGE = 500
+_LONGEST_FLOW = 30 * 86_400_000
 SMALLEST_BATCH, FIRST_BATCH, LARGEST_BATCH = 20, 100, 500
 # Seconds that a batch should take: writers of SQLite, and all clients of Redis, wait as long.
 _QUICK, _SLOW = 0.005, 0.02
@@ -66,7 +70,12 @@ class Pruner:
     def step(self, now: Instant) -> Instant:
         if not self._next_round - PURGE_EVERY <= now < self._next_round:
             self._next_round = now + PURGE_EVERY
-            self._tasks = deque(self._plan(now))
+            before = self._oldest_flow(now)
+            # The steps of a flow under way still need the results of those that have ended.
+            self._tasks = deque(
+                task._replace(before=min(task.before, before)) if task.runs.states else task
+                for task in self._plan(now)
+            )
         while self._tasks:
             task = self._tasks.popleft()
             self._note(task)
@@ -85,6 +94,16 @@ class Pruner:
             rest = min(max(round(_REST * took * 1000), _SHORTEST_REST), _LONGEST_REST)
             return min(now + rest, self._next_round) if self._tasks else self._next_round
         return self._next_round
+
+    def _oldest_flow(self, now: Instant) -> Instant:
+        """Return when the oldest flow was made that has not ended; the end of time if there is none.
+
+        A flow that has not ended for a month counts no more: it must not keep all history.
+        """
+        running = every_run(self._store, RunQuery(states=("running",), without=LARGE_FIELDS, limit=_PAGE))
+        since = now - _LONGEST_FLOW
+        begun = (run.created_at for run in running if is_begun(run))
+        return min((created_at for created_at in begun if created_at >= since), default=LAST)
 
     def _plan(self, now: Instant) -> Iterator[_Task]:
         known = rules.read_rules(self._store.find_records(rules.KIND))

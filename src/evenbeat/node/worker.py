@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.options import NODE
@@ -30,6 +32,7 @@ from evenbeat.observe.run_progress import ReportedProgress
 from evenbeat.rules import attempts
 from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, Store
 from evenbeat.tasks.flow import Flow
+from evenbeat.tasks.follow_up import follow_up_runs
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
 
 # One call of ``settle_runs``: as many ends as a transaction should hold, and characters of results and
@@ -301,13 +304,10 @@ class Worker:
                     self._unrecorded.append(end)
                     size += end.size
             self._append_logs()
-            of_flows = [end for end in self._unrecorded if concerns_flow(end.attempt.run, end.transition)]
-            if of_flows:
-                others = [end for end in self._unrecorded if end not in of_flows]
-                self._unrecorded = [*others, *of_flows]
-            transitions = [
-                end.transition for end in self._unrecorded[: len(self._unrecorded) - len(of_flows)]
-            ]
+            self._unrecorded.sort(key=_is_of_flow)
+            of_flows = [end for end in self._unrecorded if _is_of_flow(end)]
+            plain = len(self._unrecorded) - len(of_flows)
+            transitions = [end.transition for end in self._unrecorded[:plain]]
             for answers in settle_in_parts(self._store, transitions, "worker") if transitions else ():
                 # Before the next part: if the store fails there, only the remaining ends are repeated.
                 recorded, self._unrecorded = (
@@ -322,9 +322,11 @@ class Worker:
 
     def _record_steps(self, ends: list[AttemptEnd], now: Instant) -> None:
         """Record the ends of steps of flows, with what follows from them."""
-        answers, started = self._flows.settle([End(end.attempt.run, end.transition) for end in ends], now)
+        wanted = [End(end.attempt.run, end.transition) for end in ends]
+        answers, ended, started = self._flows.settling.settle(wanted, now)
         self._unrecorded = []
         self._after_recording(ends, answers, now)
+        self._flows.report(ended, now)
         if started and not self._takes_alone(started):
             self._store.hint()
 
@@ -332,7 +334,9 @@ class Worker:
         """Return whether this worker claims a new run right away, so that no other needs to wake up."""
         (run, *others) = started
         lane = self._lane_of.get(run.task)
-        return not others and lane is not None and run.queue in self._queues and lane.room(self._clock()) > 0
+        if others or lane is None or self._draining:
+            return False
+        return run.queue in self._queues and lane.room(self._clock()) > 0
 
     def _decide(self, attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd | None:
         """Return the attempt's end; None if it was decided before, or another worker has the run."""
@@ -354,6 +358,9 @@ class Worker:
             self._notify(attempt, "lost", now)
             return None
         end = decide_end(attempt, outcome, now)
+        if outcome.following and end.kind == "succeeded":
+            adds = follow_up_runs(attempt.run, outcome.following, self._tasks, now)
+            end = end._replace(transition=replace(end.transition, adds=adds))
         if self._signals and self._signals.wants(attempt.run, end.transition):
             seconds = _duration(attempt)
             took = None if seconds is None else int(seconds * 1000)
@@ -374,7 +381,7 @@ class Worker:
             late = end._replace(kind="lost", error="the result came too late", exception=None)
             self._report_end(end if accepted else late, now)
         # Other workers may claim these at once, or after their backoff. Stores hint at schedules that waited.
-        if any(end.transition.state == "queued" for end in ends):
+        if any(end.transition.state == "queued" or end.transition.adds for end in ends):
             self._store.hint()
         self._cancel_requeued(ends, answers, now)
         if any(end.attempt.run.cause == "backfill" for end in ends):
@@ -407,7 +414,8 @@ class Worker:
         # Every node uses the same token: the second one repeats the transition of the first.
         cancels = [(run, attempts.cancel(run, now, f"asked.{run.id}.{run.attempt}")) for run in found]
         if cancels:
-            self._flows.settle([End(run, cancel) for run, cancel in cancels if cancel is not None], now)
+            wanted = [End(run, cancel) for run, cancel in cancels if cancel is not None]
+            self._flows.report(self._flows.settling.settle(wanted, now).ended, now)
             self._store.hint()
 
     # -- run logs ------------------------------------------------------------------------------------------
@@ -469,6 +477,10 @@ class Worker:
             duration=None if (seconds := _duration(attempt)) is None else timedelta(seconds=seconds),
             delay=None if end is None else end.delay,
         )
+
+
+def _is_of_flow(end: AttemptEnd) -> bool:
+    return concerns_flow(end.attempt.run, end.transition)
 
 
 def _unfit(complete: RunRecord | str, why: str) -> Outcome:

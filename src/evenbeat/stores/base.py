@@ -326,7 +326,8 @@ class Store(Protocol):
         ``gate`` does not match the current schedule. A refused transition changes nothing.
 
         A transition with ``ends`` is accepted if it and all of these (``decisions.parts``) apply, or if all
-        innermost ends were the last ones applied to their runs. Otherwise none of them changes anything.
+        innermost ends were the last ones applied to their runs. Otherwise none of them changes anything. Each
+        is a transition of a different run.
 
         In the same step, and only once, the store adds the transition's runs and records, counts its
         statistics and wakes its schedule. It wakes the schedule named by ``wakes`` if ``waits`` is true for

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics, Transition
 from evenbeat.rules.firing import Planned
+from evenbeat.stores.batching import BYTES
 
 NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
 
@@ -87,9 +88,13 @@ def joint_verdict(
 ) -> Literal["apply", "repeat", "refuse"]:
     """Decide about a transition with ends: all parts apply, or all innermost ends have been applied before.
 
-    The runs around the innermost ends may have changed since: other steps of the flow have ended.
+    The runs around the innermost ends may have changed since: other steps of the flow have ended. Two parts
+    of one run are refused: a run has only the token of its last transition, so a repetition would not be
+    recognized.
     """
     each = [(part, verdict_of(part)) for part in parts(transition)]
+    if len({part.run for part, _ in each}) < len(each):
+        return "refuse"
     if all(decision == "apply" for _, decision in each):
         return "apply"
     return "repeat" if all(decision == "repeat" for part, decision in each if not part.ends) else "refuse"
@@ -159,11 +164,15 @@ def added(before: Statistics, more: Statistics) -> Statistics:
     )
 
 
+# A batch of transitions has some 1,000 of the runs that they add and end, however short their texts are.
+_ROW = BYTES // 1_000
+
+
 def weight(transition: Transition) -> int:
     """Estimate how many characters a store writes for a transition."""
-    size = sum(len(run.payload) for run in transition.adds)
+    size = sum(_ROW + len(run.payload) + len(run.flow or "") for run in transition.adds)
     for end in transition.ends:
-        size += weight(end)
+        size += _ROW + weight(end)
     for record in transition.records:
         size += len(record.body)
     for text in (transition.result, transition.error, transition.earlier, transition.flow):

@@ -125,7 +125,9 @@ class InvalidTextRow(tuple[Any, ...]):
 
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 # The columns that decide how a run is executed; the others are for people.
-_ESSENTIAL = tuple(RUN.index(name) for name in ("id", "tenant", "schedule", "task", "payload", "queue"))
+_ESSENTIAL = tuple(
+    RUN.index(name) for name in ("id", "tenant", "schedule", "task", "payload", "queue", "flow")
+)
 
 
 def read_schedule(row: Row) -> ScheduleRecord:

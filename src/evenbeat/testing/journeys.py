@@ -9,6 +9,8 @@ from evenbeat.executors.inline import InlineExecutor
 from evenbeat.node.backfills import Backfiller
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
+from evenbeat.node.flow_checks import FlowWatch
+from evenbeat.node.flow_work import FlowReports
 from evenbeat.node.lanes import Lane
 from evenbeat.node.rollups import Rollups
 from evenbeat.node.ticker import Ticker
@@ -72,6 +74,8 @@ class Journey:
             counting=counting,
             signals=alerts.signals,
         )
+        reports = FlowReports(events, counting, alerts.signals, tasks=tasks)
+        self._flows = FlowWatch(store, reports, alerts.signals)
         self._rollups = Rollups(store, counting, "virtual")
         self._backfiller = Backfiller(store)
         store.woken.clear()
@@ -105,11 +109,12 @@ class Journey:
             code = self._code_ticker.step(now)
             wake = self._ticker.step(now)
             due = self._worker.step(now)
+            checked = self._flows.step(now)
             # What a backfill waits for happens in these steps, or in a call of the test: no step just for it.
             while self._store.open_backfills and self._backfiller.step(now) <= now:
                 pass
             self._check_limit()
-            upcoming = min((at for at in (code, wake, due) if at is not None), default=None)
+            upcoming = min((at for at in (code, wake, due, checked) if at is not None), default=None)
             # The next step records a run that was executed. The count of changes shows whether the run, or
             # a listener, changed anything.
             if not self._worker.is_processing and self._store.changes == seen:

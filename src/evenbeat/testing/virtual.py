@@ -86,6 +86,9 @@ class VirtualScheduler:
         self.timeline = app.timeline
         self.timeline_of = app.timeline_of
         self.metrics = app.metrics
+        self.flow = app.flow
+        self.new_flow = app.new_flow
+        self.flows = app.flows
         self.lock = app.lock
         self.events = app.events
         self.on_event = app.on_event

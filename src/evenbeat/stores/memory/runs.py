@@ -48,8 +48,7 @@ class MemoryRuns(MemoryState):
             return [self._settle(transition) for transition in transitions]
 
     def _settle(self, transition: Transition) -> bool:
-        is_joint = bool(transition.ends)
-        decision = joint_verdict(transition, self._verdict) if is_joint else self._verdict(transition)
+        decision = joint_verdict(transition, self._verdict) if transition.ends else self._verdict(transition)
         if decision == "apply":
             for part in parts(transition):
                 self._change(part)

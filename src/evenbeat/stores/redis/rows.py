@@ -157,6 +157,7 @@ RUN = (
     "claim",
     "result",
     "error",
+    "flow",
     "earlier",
     "settled",
     "failures",
@@ -347,6 +348,7 @@ def run_fields(r: RunRecord) -> list[str]:
         ("claim", r.claim),
         ("result", r.result),
         ("error", r.error),
+        ("flow", r.flow),
         ("earlier", r.earlier),
         ("settled", r.settled),
     ):
@@ -430,6 +432,7 @@ def read_run(fields: Fields) -> RunRecord:
             trace=rest.trace,
             cohort=get("cohort"),
             unique_key=rest.unique_key,
+            flow=get("flow"),
             earlier=get("earlier"),
             settled=get("settled"),
             format=int(fields["format"]),

@@ -11,7 +11,7 @@ from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.damage import Unreadable, quarantine_note
-from evenbeat.stores.decisions import weight
+from evenbeat.stores.decisions import parts, weight
 from evenbeat.stores.redis.encoding import Fields, fields_of, instant_text, member_of, number_text, path_of
 from evenbeat.stores.redis.limited import Batch, LimitedClaims
 from evenbeat.stores.redis.records import record_row
@@ -26,7 +26,8 @@ _HELD, _LIMITED = 1, 2
 
 
 def size_of(run: RunRecord) -> int:
-    return len(run.payload) + len(run.result or "") + len(run.error or "") + len(run.earlier or "")
+    size = len(run.payload) + len(run.result or "") + len(run.error or "")
+    return size + len(run.earlier or "") + len(run.flow or "")
 
 
 def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
@@ -143,11 +144,19 @@ def settle(session: Session, transitions: Sequence[Transition]) -> tuple[list[bo
     answers: list[bool] = []
     is_woken = False
     for part in batches(transitions, BATCH, weight):
-        replies, woken = session.run("settle", [_transition_row(transition) for transition in part])
+        replies, woken = session.run("settle", [_row_or_rows(transition) for transition in part])
         session.committed()
         answers += map(bool, replies)
         is_woken = is_woken or woken == 1
     return answers, is_woken
+
+
+def _row_or_rows(transition: Transition) -> list[object]:
+    """Return a transition as one entry of the request: the script applies the rows of an entry together."""
+    if not transition.ends:
+        return _transition_row(transition)
+    together = list(parts(transition))
+    return [[_transition_row(part) for part in together], [not part.ends for part in together]]
 
 
 def _transition_row(t: Transition) -> list[object]:
@@ -165,6 +174,8 @@ def _transition_row(t: Transition) -> list[object]:
         fields += ("cancel_requested", "true" if t.cancel_requested else "false")
     if t.earlier is not UNSET:
         fields += ("earlier", t.earlier)
+    if t.flow is not UNSET:
+        fields += ("flow", t.flow)
     if t.task is not UNSET:
         fields += ("task", t.task)
     for name, text in (("worker", t.worker), ("result", t.result), ("error", t.error)):

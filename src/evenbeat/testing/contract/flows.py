@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 from msgspec.structs import replace
@@ -9,9 +10,12 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord, RunState, Transition
 from evenbeat.rules import attempts
+from evenbeat.rules.dependencies import PENDING
+from evenbeat.rules.firing import Planned
+from evenbeat.rules.limits import Limit, limit_record
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.testing.clock import VirtualClock
-from evenbeat.testing.contract.base import Contract, Handles, run, schedule
+from evenbeat.testing.contract.base import BIG, Contract, Handles, run, schedule
 
 _CHECK = 300_000
 
@@ -85,6 +89,32 @@ class FlowsContract(Contract):
         assert (rows["f~c"].state, rows["f~c"].payload) == ("queued", '{"n":2}')
         assert (rows["f"].state, rows["f"].flow, rows["f"].attempt) == ("running", '{"steps":"sf"}', 3)
         assert store.find_records("audit") == [note]
+
+    def test_the_text_of_a_flow_is_kept_as_it_is(self, store: Store, clock: VirtualClock) -> None:
+        text = '{"a":"\\u0000 \u2400 \u241b \u00e9 \U0001f600 \\" \\\\ \\n"}'
+        flow, step = self._held(store, "a")
+        end = attempts.succeeded(step, "1", clock.now, "a1")
+        change = _advance(flow, "x1", (end,), text, (run("f~b", run_at=clock.now, flow=text),))
+        assert store.settle_runs([change]) == [True]
+        assert self._get(store, "f").flow == text
+        (held,) = self.claim(store, "claim-b")
+        assert held.flow == text
+        assert store.settle_runs([replace(attempts.succeeded(held, "1", clock.now, "b1"), flow="{}")]) == [
+            True
+        ]
+        assert self._get(store, "f~b").flow == "{}"
+
+    def test_two_parts_of_one_run_are_refused(self, store: Store, clock: VirtualClock) -> None:
+        # The store remembers only the last token of a run, so it could not recognize a repetition.
+        flow, step = self._held(store, "a")
+        before = self.runs(store)
+        release = attempts.released(step, clock.now, "a1")
+        end = attempts.succeeded(step, "1", clock.now, "a2")
+        own = attempts.succeeded(flow, "1", clock.now, "f1")
+        assert store.settle_runs([_advance(flow, "x1", (release, end), "1")]) == [False]
+        assert store.settle_runs([_advance(flow, "x2", (own, end), "1")]) == [False]
+        assert self.runs(store) == before
+        assert store.count_runs() == {"running": 2}
 
     def test_if_one_part_is_refused_nothing_changes(self, store: Store, clock: VirtualClock) -> None:
         flow, first, second = self._held(store, "a", "b")
@@ -165,6 +195,60 @@ class FlowsContract(Contract):
         assert (figures.run_count, figures.success_count, figures.last_success) == (1, 1, clock.now)
         assert store.lost_runs(store.now() + 10 * _CHECK, 10).runs == ()
 
+    def test_the_end_of_a_flow_fires_its_followers_and_wakes_a_schedule_that_waits(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = self.add(store, schedule("nightly", "every 1h", task="nightly", kind="flow", overlap="queue"))
+        self.put(store, row, Planned(replace(row, followers="report", revision=row.revision + 1)))
+        self.add(store, schedule("report", "on success of nightly"))
+        flow, step = self._held(store, "a", schedule="nightly")
+        clock.advance("1h")
+        self.fire(store)
+        ends = (attempts.succeeded(step, "1", clock.now, "a1"),)
+        stale = replace(attempts.succeeded(replace(flow, attempt=1), "9", clock.now, "x1"), ends=ends)
+        assert store.settle_runs([stale]) == [False]
+        assert store.find_records(PENDING) == []
+        final = replace(attempts.succeeded(flow, "9", clock.now, "x2"), ends=ends, renews=True)
+        assert store.settle_runs([final, final]) == [True, True]
+        assert [record.key for record in store.find_records(PENDING)] == ["report/f"]
+        woken = {name: found.wake_at for name in ("nightly", "report") if (found := self.get(store, name))}
+        assert all(at is not None and at <= clock.now for at in woken.values()), woken
+
+    def test_an_end_has_a_gate_statistics_and_followers_like_any_transition(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        row = self.add(store, schedule("load", "every 1h"))
+        row = replace(row, followers="report", revision=row.revision + 1)
+        assert self.put(store, replace(row, revision=row.revision - 1), Planned(row)).accepted
+        self.add(store, schedule("report", "on success of load"))
+        (flow,) = self._held(store)
+        store.add_runs([run("s", run_at=clock.now, schedule="load", tick=clock.now, generation=1)])
+        (step,) = self.claim(store, "claim-s")
+        end = attempts.succeeded(step, "1", clock.now, "s1")
+        late = replace(end, gate=("default", "load", row.generation, row.revision + 1))
+        assert store.settle_runs([_advance(flow, "x1", (late,), "1")]) == [False]
+        assert store.find_records(PENDING) == []
+        end = replace(end, gate=("default", "load", row.generation, row.revision))
+        change = _advance(flow, "x2", (end,), "1")
+        assert store.settle_runs([change, change]) == [True, True]
+        assert [record.key for record in store.find_records(PENDING)] == ["report/s"]
+        (figures,) = store.statistics([("default", "load")])
+        assert (figures.run_count, figures.success_count) == (1, 1)
+        found = self.get(store, "report")
+        assert found is not None
+        assert found.wake_at == clock.now
+
+    def test_the_end_of_a_step_frees_its_slot_of_a_limit(self, store: Store, clock: VirtualClock) -> None:
+        assert store.put_record(limit_record(Limit(task="work", concurrency=1)))
+        flow, step = self._held(store, "a")
+        store.add_runs([run("f~b", run_at=clock.now)])
+        assert self.claim(store, "claim-b") == []
+        ends = (attempts.succeeded(step, "1", clock.now, "a1"),)
+        assert store.settle_runs([_advance(replace(flow, attempt=1), "x1", ends, "1")]) == [False]
+        assert self.claim(store, "claim-c") == []
+        assert store.settle_runs([_advance(flow, "x2", ends, "1")]) == [True]
+        assert [found.id for found in self.claim(store, "claim-d")] == ["f~b"]
+
     def test_a_flow_within_a_flow_ends_with_its_last_step_and_changes_the_outer_one(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -230,6 +314,26 @@ class FlowsContract(Contract):
         assert self._get(store, "f").flow == "10"
         assert [found.id for found in self.runs(store, states=("queued",))] == ["f~join"]
 
+    def test_nodes_that_change_the_same_runs_in_different_orders_all_get_their_turn(
+        self, handles: Handles, store: Store
+    ) -> None:
+        held = self._held(store, "a", "b", "c")
+        orders = itertools.cycle(itertools.permutations(held))
+        numbers = itertools.count()
+        lock = threading.Lock()
+
+        def extend(handle: Store) -> None:
+            for _ in range(5):
+                with lock:
+                    number, (first, *others) = next(numbers), next(orders)
+                own = attempts.heartbeat(first, 60_000, f"{number}-{first.id}")
+                ends = tuple(attempts.heartbeat(run, 60_000, f"{number}-{run.id}") for run in others)
+                assert handle.settle_runs([replace(own, ends=ends)]) == [True]
+
+        self.in_threads(handles, extend)
+        tokens = {(found.settled or "").partition("-")[0] for found in self.runs(store)}
+        assert len(tokens) == 1  # of the last one, which changed all runs
+
     def test_a_change_adds_ten_thousand_runs_at_once(self, store: Store, clock: VirtualClock) -> None:
         flow, step = self._held(store, "a")
         text = "x" * 300
@@ -242,7 +346,22 @@ class FlowsContract(Contract):
         change = _advance(flow, "x1", (attempts.succeeded(step, "[]", clock.now, "a1"),), "1", many)
         assert store.settle_runs([change]) == [True]
         now: Instant = store.now()
-        assert store.count_runs()["queued"] == 10_000
+        assert store.count_runs()["queued"] == BIG
         assert store.settle_runs([change]) == [True]
-        assert store.count_runs()["queued"] == 10_000
+        assert store.count_runs()["queued"] == BIG
         assert len(self.claim(store, "claim-many", limit=500, now=now)) == 500
+
+    def test_a_change_ends_ten_thousand_steps_at_once(self, store: Store, clock: VirtualClock) -> None:
+        (flow,) = self._held(store)
+        store.add_runs([run(f"f~m~{number}", run_at=clock.now) for number in range(BIG)])
+        held = self.claim(store, "claim-many", limit=BIG)
+        assert len(held) == BIG
+        ends = tuple(attempts.cancelled(step, clock.now, f"end-{step.id}") for step in held)
+        refused = (*ends, attempts.cancelled(replace(held[0], id="missing"), clock.now, "end-missing"))
+        assert store.settle_runs([_advance(flow, "x1", refused, "1")]) == [False]
+        assert store.count_runs() == {"running": BIG + 1}
+        change = _advance(flow, "x2", ends, "2")
+        assert store.settle_runs([change]) == [True]
+        assert store.count_runs() == {"running": 1, "cancelled": BIG}
+        assert store.settle_runs([change]) == [True]
+        assert store.lost_runs(store.now() + 10 * _CHECK, 10).runs == ()

@@ -142,6 +142,11 @@ local function wait_in(family, ready, cohort, id, score)
   place(recheck(family, ready, cohort), id, score)
 end
 
+-- Sends a command in parts: Lua cannot pass more than some 8,000 values at once.
+local function send(by, command, key, values)
+  for first = 1, #values, 2000 do by(command, key, unpack(values, first, math.min(first + 1999, #values))) end
+end
+
 local function flush()
   for key, changes in pairs(sorted) do
     local adds, gone = {}, {}
@@ -149,20 +154,12 @@ local function flush()
       if score then
         adds[#adds + 1] = score
         adds[#adds + 1] = member
-        if #adds >= 2000 then
-          call('ZADD', key, unpack(adds))
-          adds = {}
-        end
       else
         gone[#gone + 1] = member
-        if #gone >= 2000 then
-          redis.pcall('ZREM', key, unpack(gone))
-          gone = {}
-        end
       end
     end
-    if #adds > 0 then call('ZADD', key, unpack(adds)) end
-    if #gone > 0 then redis.pcall('ZREM', key, unpack(gone)) end
+    send(call, 'ZADD', key, adds)
+    send(redis.pcall, 'ZREM', key, gone)
   end
   for worker, changes in pairs(held) do
     local key, adds, gone = base .. 'held:' .. worker, {}, {}
@@ -174,8 +171,8 @@ local function flush()
         gone[#gone + 1] = id
       end
     end
-    if #adds > 0 then call('HSET', key, unpack(adds)) end
-    if #gone > 0 then redis.pcall('HDEL', key, unpack(gone)) end
+    send(call, 'HSET', key, adds)
+    send(redis.pcall, 'HDEL', key, gone)
   end
   local taken, free = {}, {}
   for id, cohort in pairs(slots) do
@@ -186,8 +183,8 @@ local function flush()
       free[#free + 1] = id
     end
   end
-  if #taken > 0 then call('HSET', base .. 'slots', unpack(taken)) end
-  if #free > 0 then redis.pcall('HDEL', base .. 'slots', unpack(free)) end
+  send(call, 'HSET', base .. 'slots', taken)
+  send(redis.pcall, 'HDEL', base .. 'slots', free)
   -- The indexes with queued runs, by the time of the first one: a claim reads those that are due. "queues" and "limited"
   -- list the queues that have any.
   for key, of in pairs(lines) do

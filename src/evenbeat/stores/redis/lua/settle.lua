@@ -2,7 +2,9 @@
 -- request: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
--- gate ({path of a schedule, generation, revision}) or false, records to add or nil, new task of a queued run or nil}.
+-- gate ({path of a schedule, generation, revision}) or false, records to add or nil, new task of a queued run or nil};
+-- in place of a row {rows, for each whether it is an innermost end}: the rows of a transition with ends, in the order of
+-- decisions.parts.
 -- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken, or a run of a cohort has left the state running}. A transition takes 24 us of the server's time,
 -- 30 with the append-only file.
 
@@ -163,11 +165,17 @@ local function standing(row, key, found, after)
   return run
 end
 
-local function apply(row, key, found)
+-- Returns the run of a transition as standing does; nil if a key that the transition is to write has another type.
+local function writable(row, key, found)
+  local run = standing(row, key, found, row[7] or found[1])
+  if run and can_add_all(row[14]) and can_add_records(row[18]) then return run end
+  return nil
+end
+
+-- Writes the fields and the indexes of a run that writable returned.
+local function change(row, key, found, run)
   local id, state = row[1], found[1]
   local after = row[7] or state
-  local run = standing(row, key, found, after)
-  if not (run and can_add_all(row[14]) and can_add_records(row[18])) then return false end
   local fields, gone = row[5], row[6]
   local function set(name, value)
     fields[#fields + 1] = name
@@ -198,7 +206,7 @@ local function apply(row, key, found)
   if after == 'running' and state == 'running' and not row[13] then
     -- A heartbeat: almost always it changes only the lease.
     if lease then place(base .. 'leases', id, lease == 'none' and 0 or lease) end
-    return true
+    return
   end
   if row[19] and state == 'queued' then
     -- It waits in the index of its new task. The next claim gives it the cohort of that task, if there is a limit.
@@ -220,39 +228,87 @@ local function apply(row, key, found)
   if after == 'running' then run.lease = moment(lease, found[7]) end
   if OVER[after] then run.finished = moment(finished, nil) or run.finished end
   enter(run)
-  return true
+end
+
+local function apply(row, key, found, run)
+  change(row, key, found, run)
+  for _, new in ipairs(row[14]) do add_run(new) end
+  add_records(row[18])
+  if row[15] then
+    add_figures(row[15])
+    if row[15][3] > 0 then
+      local schedule = touch(row[15][1])
+      schedule[3] = schedule[3] or {}
+      schedule[3][#schedule[3] + 1] = { row[1], row[15][6], type(row[10]) == 'number' and math.min(row[10], now) or now }
+    end
+  end
+  if row[16] then touch(path_of(row[16]))[2] = row[16] end
+end
+
+local function status(key)
+  return read('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until', 'error',
+    'result', 'cohort')
+end
+
+-- Like decisions.verdict, with the gate.
+local function verdict(row, found)
+  if not found[1] then return 'refuse' end
+  if found[3] == row[4] then return 'repeat' end
+  if found[2] ~= row[2] or not is_expected(found[1], row[3])
+    or (row[11] and (instant(found[7]) or 0) > now) or not passes(row[17]) then
+    return 'refuse'
+  end
+  return 'apply'
+end
+
+local function settle(row)
+  local key = base .. 'runs:' .. row[1]
+  local found = status(key)
+  local decision = verdict(row, found)
+  if decision ~= 'apply' then return decision == 'repeat' and 1 or 0 end
+  local run = writable(row, key, found)
+  if not run then
+    note(found[4] or 'default', row[1], wrong)
+    return 0
+  end
+  apply(row, key, found, run)
+  return 1
+end
+
+-- Applies all parts of a transition with ends, or none: like decisions.joint_verdict. Nothing is written before every
+-- part is checked.
+local function settle_jointly(rows, are_innermost)
+  local keys, statuses, runs, seen = {}, {}, {}, {}
+  local all_apply, all_repeat = true, true
+  for at, row in ipairs(rows) do
+    if seen[row[1]] then return 0 end
+    seen[row[1]] = true
+    keys[at] = base .. 'runs:' .. row[1]
+    statuses[at] = status(keys[at])
+    local decision = verdict(row, statuses[at])
+    if decision ~= 'apply' then all_apply = false end
+    if decision ~= 'repeat' and are_innermost[at] then all_repeat = false end
+  end
+  if not all_apply then return all_repeat and 1 or 0 end
+  for at, row in ipairs(rows) do
+    runs[at] = writable(row, keys[at], statuses[at])
+    if not runs[at] then
+      note(statuses[at][4] or 'default', row[1], wrong)
+      return 0
+    end
+  end
+  for at, row in ipairs(rows) do apply(row, keys[at], statuses[at], runs[at]) end
+  return 1
 end
 
 local answers = {}
 begin()
 need_for_runs()
 for at, row in ipairs(request) do
-  local key = base .. 'runs:' .. row[1]
-  local found = read('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until', 'error',
-    'result', 'cohort')
-  if not found[1] then
-    answers[at] = 0
-  elseif found[3] == row[4] then
-    answers[at] = 1
-  elseif found[2] ~= row[2] or not is_expected(found[1], row[3])
-    or (row[11] and (instant(found[7]) or 0) > now) or not passes(row[17]) then
-    answers[at] = 0
-  elseif not apply(row, key, found) then
-    note(found[4] or 'default', row[1], wrong)
-    answers[at] = 0
+  if type(row[1]) == 'table' then
+    answers[at] = settle_jointly(row[1], row[2])
   else
-    for _, run in ipairs(row[14]) do add_run(run) end
-    add_records(row[18])
-    if row[15] then
-      add_figures(row[15])
-      if row[15][3] > 0 then
-        local schedule = touch(row[15][1])
-        schedule[3] = schedule[3] or {}
-        schedule[3][#schedule[3] + 1] = { row[1], row[15][6], type(row[10]) == 'number' and math.min(row[10], now) or now }
-      end
-    end
-    if row[16] then touch(path_of(row[16]))[2] = row[16] end
-    answers[at] = 1
+    answers[at] = settle(row)
   end
 end
 for owner, schedule in pairs(touched) do finish(owner, schedule[1], schedule[2], schedule[3]) end
