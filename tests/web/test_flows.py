@@ -135,6 +135,28 @@ def test_a_flow_lives_through_all_its_verbs(shop: tuple[Shop, Any]) -> None:
         assert (action, "operator of None", run["id"]) in entries, entries
 
 
+def test_a_map_names_the_runs_of_the_elements_that_failed() -> None:
+    app = Scheduler("memory://")
+
+    @app.task
+    def divide(part: int) -> float:
+        return 1 / part
+
+    @app.flow
+    def shares() -> None:
+        divide.map([1, 0, 2, 0, 0, 0])
+
+    site = Site(app)
+    with virtual(app) as time:
+        run = site.post("flows/shares/run", {}, status=201)
+        time.travel("1m")
+        (step,) = site.get(f"flow-runs/{run['id']}")["steps"]
+        assert (step["elements"], step["elements_failed"]) == (6, 4)
+        assert step["failed_runs"] == [f"{run['id']}~divide~{index}" for index in (1, 3, 4)]
+        assert site.get(f"runs/{step['failed_runs'][1]}")["flow"]["index"] == 3
+    site.close()
+
+
 def test_a_name_with_slashes_is_found(shop: tuple[Shop, Any]) -> None:
     site = shop[0].site
     for name in ("reports/monthly&co", "reports%2Fmonthly%26co"):

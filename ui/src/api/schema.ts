@@ -530,6 +530,7 @@ export interface FlowStepRun {
   elements_open: number;
   elements_failed: number;
   elements_cancelled: number;
+  failed_runs: string[];
   attempt: number;
   round: number;
 }
