@@ -103,6 +103,7 @@ def test_start_a_flow_watch_it_fail_and_resume_it(dashboard: Dashboard, page: Pa
     panel = page.get_by_role("region", name="Step clean")
     expect(panel).to_contain_text("1 of 4 elements failed (first: 2).")
     expect(panel.get_by_label("Error of clean")).to_contain_text("row 3 has no price")
+    expect(panel.get_by_role("link", name="element 2")).to_be_visible()
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
     assert_accessible(page)
     etl.goes_on.set()

@@ -35,7 +35,7 @@ export function StepPanel({ info, run, flow, zone, canRetry, onChoose, onChange 
         {flow !== null && run !== undefined && <RetryStep key={info.name} flow={flow} step={info.name} canRetry={canRetry} onChange={onChange} />}
       </header>
       {run?.reason && <p>{asSentence(run.reason)}</p>}
-      <Facts items={[...(run === undefined ? [] : outcome(run, zone)), ...description(info, onChoose)]} />
+      <Facts items={[...(run === undefined || flow === null ? [] : outcome(run, flow.tenant, zone)), ...description(info, onChoose)]} />
       {run?.error && (
         <div class="flow-error">
           <pre class="traceback" tabIndex={0} aria-label={`Error of ${info.name}`}>
@@ -48,7 +48,7 @@ export function StepPanel({ info, run, flow, zone, canRetry, onChoose, onChange 
   );
 }
 
-function outcome(run: FlowStepRun, zone: string | null): Fact[] {
+function outcome(run: FlowStepRun, tenant: string, zone: string | null): Fact[] {
   const items: Fact[] = [
     [run.state === "running" ? "Running for" : "Took", run.started_at === null ? "–" : <Took run={run} />],
     ["Started", <Time at={run.started_at} zone={zone} form="short" />],
@@ -56,9 +56,23 @@ function outcome(run: FlowStepRun, zone: string | null): Fact[] {
   ];
   const elements = elementsText(run);
   if (elements !== null) items.push(["Elements", elements]);
+  if (run.failed_runs.length > 0) items.push([run.failed_runs.length < run.elements_failed ? "First failed runs" : "Failed runs", <FailedRuns tenant={tenant} ids={run.failed_runs} />]);
   if (run.attempt > 1) items.push(["Attempts", String(run.attempt)]);
   if (run.round > 1) items.push(["Started anew", run.round === 2 ? "once" : `${run.round - 1} times`]);
   return items;
+}
+
+function FailedRuns({ tenant, ids }: { tenant: string; ids: string[] }) {
+  return (
+    <>
+      {ids.map((id, index) => (
+        <span key={id}>
+          {index > 0 && ", "}
+          <a href={href(["runs", tenant, id])}>element {id.slice(id.lastIndexOf("~") + 1)}</a>
+        </span>
+      ))}
+    </>
+  );
 }
 
 function description(info: FlowStepInfo, onChoose: (name: string) => void): Fact[] {

@@ -42,6 +42,7 @@ export function Steps({ graph, run, zone = null, onChange = () => undefined }: S
   const chosen = graph.steps.some(({ name }) => name === wanted) ? wanted : shown.current ?? graph.steps[0]?.name ?? null;
   const info = graph.steps.find(({ name }) => name === chosen);
   const onChoose = (step: string): void => setQuery({ step });
+  const hasOrder = graph.steps.some(({ after, inputs }) => after.some((each) => !inputs.includes(each)));
   const view = layout === null ? "table" : chosenOf(query, "steps", VIEWS, "graph");
   return (
     <div class="stack">
@@ -50,7 +51,7 @@ export function Steps({ graph, run, zone = null, onChange = () => undefined }: S
       ) : (
         <div class="flow-tools">
           <Choice label="How the steps are shown" value={view} options={VIEWS} onChoose={(steps) => setQuery({ steps: steps === "graph" ? null : steps })} />
-          {view === "graph" && <span class="muted">A dashed arrow is an order without data.</span>}
+          {view === "graph" && hasOrder && <span class="muted">A dashed arrow is an order without data.</span>}
         </div>
       )}
       {view === "graph" && layout !== null ? (

@@ -87,13 +87,15 @@ function Shown({ view, zone, reload }: ShownProps) {
     reload();
     flow.reload();
   };
+  // The error of a flow is that of a step, which its graph shows.
+  const hasBegun = isFlow && flow.value?.steps.length !== 0;
   return (
     <Page title={`Run of ${run.task}`} actions={<ActionsOf view={view} flow={flow.value} reload={reloadAll} />}>
       <RunHead run={run} zone={zone} />
       <WhyBox run={run} zone={zone} />
       {isFlow && <FlowSection data={flow} zone={zone} onChange={reloadAll} />}
       <RunProgress run={run} />
-      {run.error && <ErrorSection title={run.state === "failed" ? "Error" : "Error of the last attempt that failed"} error={run.error} />}
+      {run.error && !hasBegun && <ErrorSection title={run.state === "failed" ? "Error" : "Error of the last attempt that failed"} error={run.error} />}
       {!isFlow && (
         <>
           <Section title="Attempts" aside={<AttemptWords run={run} />}>
