@@ -19,8 +19,8 @@ export interface StepGraphProps {
 
 /** Sizes in pixels: of a box, and of the room between two of them along the flow and across it. */
 const SIZES = {
-  rightwards: { width: 200, height: 64, along: 48, across: 18 },
-  downwards: { width: 180, height: 64, along: 36, across: 12 },
+  rightwards: { width: 192, height: 64, along: 44, across: 18 },
+  downwards: { width: 198, height: 64, along: 36, across: 12 },
 };
 const EDGE_OF_FRAME = 6;
 const NARROW = "(max-width: 760px)";
