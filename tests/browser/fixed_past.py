@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from playwright.sync_api import Page
 
@@ -14,7 +15,13 @@ from evenbeat.core.instants import Instant, from_ms, to_ms
 from evenbeat.core.records import RunRecord
 from evenbeat.demo.past import Past, PastClock, PastStore
 from evenbeat.demo.shop_runs import Fate, ShopRuns
+from evenbeat.node.flows import Begin, End, FlowSettling
 from evenbeat.node.presence import NodeInfo, Presence
+from evenbeat.rules import attempts
+from evenbeat.rules.flow_parts import step_name
+from evenbeat.rules.flows import graph_records
+from evenbeat.stores.base import Claim
+from evenbeat.tasks.flow import Flow, all_graphs
 
 NOW: Instant = to_ms(datetime(2026, 6, 10, 9, 20, tzinfo=UTC))
 """A Wednesday, 11:20 in Berlin, far from a clock change."""
@@ -58,6 +65,47 @@ class FixedPast:
         self._past.go()
         for record in self._past.figures.values():
             self.store.put_record(record)
+
+    def run_flow(
+        self,
+        flow: Flow[..., Any],
+        errors: Mapping[str, str],
+        *,
+        result: str = "null",
+        run_id: str | None = None,
+    ) -> str:
+        """Run a flow that ends at ``NOW``, and return its id. Steps take 1.2 s; those in ``errors`` fail."""
+        settling = FlowSettling(self.store, "worker")
+        tasks = frozenset((flow.name, *(step.task for step in flow.graph.steps)))
+        turns = len(flow.graph.steps) + 1
+        self._clock.now = NOW - turns * 1_200
+        run_id = self.app.flows.run(flow, id=run_id).id
+        for turn in range(turns):
+            token = f"{run_id} {turn}"
+            claim = Claim(
+                worker="ber-1:4117", token=token, limit=100, now=self.store.now(), lease=30_000, tasks=tasks
+            )
+            claimed = self.store.claim_runs(claim).runs
+            self._clock.now += 1_200
+            now = self.store.now()
+            begins = [
+                Begin(run, flow.graph, graph_records(all_graphs(flow)))
+                for run in claimed
+                if run.kind == "flow"
+            ]
+            ends: list[End] = []
+            for run in claimed:
+                error = errors.get(step_name(run) or "")
+                if run.kind == "task":
+                    transition = (
+                        attempts.succeeded(run, result, now, token)
+                        if error is None
+                        else attempts.failed(run, error, now, token)
+                    )
+                    ends.append(End(run, transition))
+            settling.settle(ends, now, begins)
+        self._clock.now = NOW
+        return run_id
 
     def add_node(self, name: str, *, host: str = "ber-1", queues: list[str] | None = None) -> None:
         """Add a node that executes all tasks and has written its record just now."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 QUICK = {
     "test_backfills": {"test_look_first_then_backfill_and_follow_the_progress"},
+    "test_flows": {"test_start_a_flow_watch_it_fail_and_resume_it"},
     "test_harness": {"test_a_page_that_misbehaves_is_noticed[alert(1)]"},
     "test_limits_and_tenants": {"test_set_a_limit_and_see_what_waits_for_it"},
     "test_live": {"test_two_tabs_share_one_stream_and_both_are_live"},

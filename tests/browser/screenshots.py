@@ -6,6 +6,7 @@ The demo's week of history is behind them, and its jobs run while the pictures a
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser, Page, expect
 
+from evenbeat import Scheduler
 from evenbeat.demo.history import write_history
 from evenbeat.demo.shop import add_tasks
 from tests.browser import chromium
@@ -35,13 +37,59 @@ def _open_traceback(page: Page) -> None:
     page.get_by_text("Traceback of the newest").first.click()
 
 
-def pictures(failed_run: str) -> list[Picture]:
+def _failed_flow(app: Scheduler) -> str:
+    """Run a flow in which a step fails, and return its id."""
+
+    @app.task
+    def read_orders(day: str) -> list[int]:
+        time.sleep(0.2)
+        return list(range(12))
+
+    @app.task
+    def price(order: int) -> int:
+        time.sleep(0.02)
+        return 100 * order
+
+    @app.task
+    def check_stock() -> None:
+        time.sleep(0.4)
+
+    @app.task
+    def book(prices: list[int]) -> int:
+        return sum(prices)
+
+    @app.task
+    def send_invoices(total: int) -> None:
+        raise PermissionError("sftp.bank.example refused the key 'shop-2025': it expired")
+
+    @app.task
+    def tell_warehouse() -> None: ...
+
+    @app.task
+    def close_day() -> None: ...
+
+    @app.task
+    def call_for_help() -> None: ...
+
+    @app.flow
+    def end_of_day(day: str = "today") -> None:
+        booked = book.step(price.map(read_orders.step(day=day)))
+        sent = send_invoices.step(booked)
+        told = tell_warehouse.step(after=[booked, check_stock.step()])
+        close_day.step(after=[sent, told])
+        call_for_help.step(after=[sent], run_if="any_failed")
+
+    return app.runs.join(app.flows.run("end_of_day").id, "30s").id
+
+
+def pictures(failed_run: str, flow: str) -> list[Picture]:
     schedule = ("schedules", "default", "invoice-export")
     return [
         Picture("dashboard-now", ("now",)),
         Picture("dashboard-schedules", ("schedules",), {"sort": "-name"}),
         Picture("dashboard-schedule", schedule, height=1100),
         Picture("dashboard-run", ("runs", "default", failed_run), height=1000),
+        Picture("dashboard-flow", ("runs", "default", flow), height=1000),
         Picture("dashboard-failures", ("runs", "failures"), prepare=_open_traceback),
         Picture("dashboard-timeline", ("timeline",), {"since": "12h", "until": "12h"}),
         Picture("dashboard-load", ("timeline",), {"view": "herd"}, height=1000),
@@ -61,7 +109,7 @@ def main() -> None:
         dashboard.app.start(queues=("default", "mail", "reports"), allow_private_webhooks=("127.0.0.1",))
         try:
             (failed, *_) = dashboard.app.runs.list(schedule="invoice-export", state="failed", limit=1)
-            for picture in pictures(failed.id):
+            for picture in pictures(failed.id, _failed_flow(dashboard.app)):
                 take(browser, dashboard, picture)
         finally:
             dashboard.close()

@@ -28,6 +28,8 @@ WORD = "w" * 5_000
 TASK = f'{SCRIPT}"><img/src=x/onerror=alert(1)>javascript:alert(1){{{{7*7}}}}\u202e🧨{"w" * 80}'
 NAME = "javascript:alert-1." + "w" * 109
 LABEL = "w" * 128
+FLOW = f"f{TASK}"
+STEP = "javascript:alert-1." + "w" * 45
 RUN_ID = f"{TASK}-{'w' * 150}".replace("/", "\\")
 PAYLOAD = {TEXT: TEXT, "deep": {TEXT: [WORD, TEXT, {"javascript:": TEXT}]}, WORD: 1}
 ERROR = f"{TEXT}: {WORD}\n\n  File {SCRIPT}, line 1, in {SCRIPT}\n    {WORD}"
@@ -50,6 +52,21 @@ def _fate(run: RunRecord, now: Instant) -> Fate:
     if now > NOW - 2 * 3_600_000:
         return Fate(1_800, "raised", error=ERROR, lines=lines)
     return Fate(400, result=PAYLOAD, lines=lines)
+
+
+def _run_flow(past: FixedPast) -> None:
+    """Run a flow with a hostile name: a step and a map fail with hostile errors."""
+    task = past.app.tasks.get(TASK)
+    assert task is not None
+
+    @past.app.task
+    def part(text: str) -> None: ...
+
+    flow = past.app.new_flow(FLOW)
+    first = flow.add_step(STEP, task)
+    elements = flow.add_step("elements", part, map_over=[LINE, TEXT])
+    flow.add_step("x" * 64, task, after=[first, elements])
+    past.run_flow(flow, {STEP: ERROR, "elements": ERROR}, run_id="flow")
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +97,7 @@ def hostile() -> Iterator[Dashboard]:
     do("2h 30m", action=partial(app.schedules.pause, "paused", f"{TEXT} {WORD}", tenant=LABEL))
     do("2h", action=partial(app.enqueue, TASK, PAYLOAD, id=RUN_ID))
     past.go()
+    _run_flow(past)
     app.enqueue(TASK, PAYLOAD, id="running")
     claim = Claim(worker=LINE, token="1", limit=1, now=NOW, lease=30_000, tasks=frozenset({TASK}))
     (run,) = past.store.claim_runs(claim).runs
@@ -132,6 +150,10 @@ LOOKS = {
     "failed run": Look(("runs", "default", RUN), dialogs=("Retry", "Retry with an edited payload …")),
     "run with an id": Look(("runs", "default", RUN_ID)),
     "running run": Look(("runs", "default", "running"), dialogs=("Cancel …",)),
+    "flows": Look(("flows",), dialogs=(f"Start {FLOW} …",)),
+    "flow": Look(("flows", FLOW), dialogs=(f"Start {FLOW} …",)),
+    "flow run": Look(("runs", "default", "flow"), dialogs=("Resume …", f"Retry the step {STEP} …")),
+    "steps of a flow run": Look(("runs", "default", "flow"), {"steps": "table"}),
     "timeline": Look(("timeline",), shows=NAME),
     "herd": Look(("timeline",), {"view": "herd"}, shows=NAME),
     "nodes": Look(("nodes",)),

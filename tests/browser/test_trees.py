@@ -78,6 +78,13 @@ PAGES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "not-found": (("nowhere",), {}),
 }
 
+PAGES_OF_FLOWS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "flows": (("flows",), {}),
+    "flow": (("flows", "nightly"), {}),
+    "flow-run": (("runs", "default", "FLOW"), {}),
+    "flow-run-table": (("runs", "default", "FLOW"), {"steps": "table"}),
+}
+
 
 def _fate(run: RunRecord, now: Instant) -> Fate:
     lines = ("connecting to the bank",)
@@ -149,6 +156,60 @@ def shop() -> Iterator[tuple[Dashboard, str]]:
         (failed, *_) = past.app.runs.list(state="failed", limit=1)
         yield made, failed.id
         made.close()
+
+
+def _with_flow() -> tuple[FixedPast, str]:
+    """A flow with a run in which the bank refused a step, and the id of this run."""
+    past = FixedPast("1h", _fate)
+    app = past.app
+
+    @app.task
+    def read_orders(day: str) -> None: ...
+
+    @app.task
+    def price(order: int) -> None: ...
+
+    @app.task
+    def book(prices: list[int]) -> None: ...
+
+    @app.task
+    def thank() -> None: ...
+
+    @app.task
+    def page() -> None: ...
+
+    @app.flow
+    def nightly(day: str = "yesterday") -> None:
+        booked = book.step(price.map(read_orders.step(day=day)))
+        thank.step(after=[booked])
+        page.step(after=[booked], run_if="any_failed")
+
+    return past, past.run_flow(nightly, {"book": ERROR}, result="[1, 2, 3]")
+
+
+@pytest.fixture(scope="module")
+def with_flow() -> Iterator[tuple[Dashboard, str]]:
+    """A dashboard with a flow, and the id of its run."""
+    past, run = _with_flow()
+    made = Dashboard(None, past.app)
+    made.serve()
+    yield made, run
+    made.close()
+
+
+@pytest.mark.parametrize("name", PAGES_OF_FLOWS)
+def test_the_tree_of_a_page_about_flows(
+    browser: Browser, with_flow: tuple[Dashboard, str], complaints: Complaints, name: str
+) -> None:
+    dashboard, run = with_flow
+    path, query = PAGES_OF_FLOWS[name]
+    with opened(browser, dashboard, complaints) as context:
+        page = context.new_page()
+        hold_clock(page)
+        page.goto(dashboard.link(*(run if part == "FLOW" else part for part in path), **query))
+        expect(page.locator("main h1").first).to_be_visible()
+        expect(page.locator(".loading")).to_have_count(0)
+        _compare(page.locator("main"), name)
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 
 
 def url(endpoint: Endpoint) -> str:
-    return endpoint.url.replace("{name}", "report").replace("{id}", "some-run")
+    return endpoint.url.replace("{name}", "report").replace("{id}", "some-run").replace("{flow}", "nightly")
 
 
 ROUTES = [pytest.param(each, id=f"{each.method} {each.path}") for each in TABLE]

@@ -43,6 +43,10 @@ def serving(kind: str, folder: Path) -> Iterator[tuple[str, str]]:
         def work(team: str = "ops") -> str:
             return team
 
+        @app.flow(name="0")
+        def chain(team: str = "ops") -> None:
+            work.step(team=team)
+
         with closing(app):
             for name in ("0", "a", "nightly"):
                 for tenant in ("default", "0"):

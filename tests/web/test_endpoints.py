@@ -549,7 +549,11 @@ def test_another_tenant_sees_no_marker_anywhere_airflow_cve_2026_28563(site: Sit
         "/runs": {"task": "work"},
     }
     requests = {
-        (each.method, each.path, each.url.replace("{name}", name).replace("{id}", run_id))
+        (
+            each.method,
+            each.path,
+            each.url.replace("{name}", name).replace("{id}", run_id).replace("{flow}", name),
+        )
         for each in TABLE
         if each.path != "/events"  # test_streams.py compares the streams of two tenants
         for name, run_id in ((marker, run.id), ("other", own))

@@ -72,6 +72,8 @@ class FlowStepRun(msgspec.Struct, frozen=True, kw_only=True):
     elements_open: int = 0
     elements_failed: int = 0
     elements_cancelled: int = 0
+    failed_runs: tuple[str, ...] = ()
+    """Of a map: the runs of the first elements that failed."""
     attempt: int = 0
     round: int = 1
     """Counts how often the step was started anew, by ``resume`` or ``retry``."""

@@ -1,4 +1,4 @@
-"""The app of ``evenbeat demo``: cron with seconds, intervals, a one-shot, async, CPU-bound, failing, slow.
+"""The app of ``evenbeat demo``: cron with seconds, intervals, a one-shot, async, CPU-bound, failing; a flow.
 
 Copy from here. ``evenbeat dev`` runs a file like this one.
 """
@@ -77,6 +77,41 @@ def ledger(run: RunContext) -> str:
 def reminder() -> str:
     """Useless when late: missed ticks are skipped, and recorded."""
     return "reminded"
+
+
+@app.task
+def list_suppliers() -> list[str]:
+    time.sleep(0.5)
+    return ["north", "south", "east", "west"]
+
+
+@app.task(retries=1, backoff="2s")
+def fetch_prices(run: RunContext, supplier: str) -> int:
+    """One run for each supplier, beside each other."""
+    time.sleep(1)
+    if supplier == "north" and run.failures == 0:
+        raise TimeoutError("north.example did not answer")
+    return 300 + len(supplier)
+
+
+@app.task
+def publish_prices(counts: list[int], season: str) -> str:
+    time.sleep(1)
+    return f"{sum(counts)} prices of {season}"
+
+
+@app.task
+def tell_suppliers() -> None:
+    time.sleep(0.3)
+
+
+@app.flow(schedule=every("1m"))
+def price_list(season: str = "winter") -> object:
+    """A flow: its steps are tasks, and get the results of others."""
+    counts = fetch_prices.map(list_suppliers.step())
+    published = publish_prices.step(counts, season=season)
+    tell_suppliers.step(after=[published])
+    return published
 
 
 @app.task

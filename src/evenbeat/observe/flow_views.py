@@ -110,6 +110,7 @@ def _step_run(
         elements_open=0 if counted is None else counted.open,
         elements_failed=0 if counted is None else counted.failed,
         elements_cancelled=0 if counted is None else counted.cancelled,
+        failed_runs=tuple(run.id for run in runs if run.state == "failed")[:_NAMED] if step.is_map else (),
         attempt=runs[0].attempt if runs and not step.is_map else 0,
         round=state.round(at),
     )

@@ -20,7 +20,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evenbeat.app.acting import acting_as
-from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, NAMES, RUN_ID_PATTERN
+from evenbeat.core.checks import (
+    LONGEST_RUN_ID,
+    LONGEST_TASK,
+    NAME_PATTERN,
+    NAMES,
+    RUN_ID_PATTERN,
+    TASK_PATTERN,
+)
 from evenbeat.core.json_form import json_form
 from evenbeat.errors import EvenbeatError, shown
 from evenbeat.web import problems
@@ -51,6 +58,12 @@ BODY_PATIENCE = 30.0
 PATH_PATTERNS = {
     "name": re.compile(NAME_PATTERN),
     "id": re.compile(f"(?=.{{1,{LONGEST_RUN_ID}}}$){RUN_ID_PATTERN}"),
+    "flow": re.compile(f"(?=.{{1,{LONGEST_TASK}}}$){TASK_PATTERN}"),
+}
+_MEANT = {
+    "name": NAMES,
+    "id": f"1 to {LONGEST_RUN_ID} visible characters",
+    "flow": f"1 to {LONGEST_TASK} visible characters",
 }
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -82,9 +95,9 @@ def _rank(path: str) -> int:
 
 
 def _pattern(path: str) -> str:
-    # The ids of ticks' runs have slashes; the ids that users choose have none.
-    is_run = path.startswith((f"{PREFIX}/runs/", f"{PREFIX}/quarantine/"))
-    return path.replace("{id}", "{id:path}") if is_run else path
+    # The ids of ticks' runs have slashes, and the names of flows may; the ids that users choose have none.
+    is_run = path.startswith((f"{PREFIX}/runs/", f"{PREFIX}/flow-runs/", f"{PREFIX}/quarantine/"))
+    return (path.replace("{id}", "{id:path}") if is_run else path).replace("{flow}", "{flow:path}")
 
 
 def _has_verb(path: str) -> bool:
@@ -208,8 +221,7 @@ def _check_path(parameters: Mapping[str, str]) -> None:
             raise Refused(
                 HTTPStatus.BAD_REQUEST,
                 "invalid-value",
-                f"{name} {shown(value)} in the path is not "
-                + (NAMES if name == "name" else f"1 to {LONGEST_RUN_ID} visible characters"),
+                f"{name} {shown(value)} in the path is not {_MEANT[name]}",
                 field=name,
                 value=value,
             )

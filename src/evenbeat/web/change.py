@@ -10,7 +10,7 @@ Subject: TypeAlias = Literal["schedule", "run", "node", "quarantine", "store"]
 ChangeKind: TypeAlias = Literal[
     "created",
     "updated",
-    "deleted",  # a schedule; of runs, "updated" stands for a cancel request
+    "deleted",  # a schedule; of runs, "updated" stands for a cancel request or the end of a step
     "queued",
     "started",
     "succeeded",
@@ -37,6 +37,8 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """The name of a schedule or node, the id of a run, the key of a quarantine note."""
     schedule: str | None = None
     """Of a run: its schedule."""
+    flow: str | None = None
+    """Of a step of a flow: the id of the flow's run."""
 
     @property
     def identity(self) -> tuple[str, str | None, str | None]:

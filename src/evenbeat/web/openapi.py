@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from evenbeat import __version__
-from evenbeat.core.checks import LONGEST_RUN_ID, NAME_PATTERN, RUN_ID_PATTERN
+from evenbeat.core.checks import LONGEST_RUN_ID, LONGEST_TASK, NAME_PATTERN, RUN_ID_PATTERN, TASK_PATTERN
 from evenbeat.web.access import CSRF_HEADER
 from evenbeat.web.binding import Nothing
 from evenbeat.web.endpoint import KEY_PATTERN, LONGEST_KEY, TABLE, Endpoint
@@ -29,6 +29,13 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "minLength": 1,
         "maxLength": LONGEST_RUN_ID,
         "description": "The id. Slashes in it may be written as they are.",
+    },
+    "flow": {
+        "type": "string",
+        "pattern": TASK_PATTERN,
+        "minLength": 1,
+        "maxLength": LONGEST_TASK,
+        "description": "The name of a flow. Slashes in it may be written as they are.",
     },
 }
 _IF_MATCH = {

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.rules import auditing
+from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.web.change import Change, ChangeKind
 
@@ -173,11 +174,17 @@ class RunChanges:
             before, _ = self._known.get(run.id, (None, now))
             self._known[run.id] = (mark, now)
             if before != mark:
-                changes[run.id] = Change("run", _kind(before, mark), run.tenant, run.id, run.schedule)
+                member = flow_part(run).member
+                flow = None if member is None else member.flow
+                kind = _kind(before, mark, is_flow=is_begun(run))
+                changes[run.id] = Change("run", kind, run.tenant, run.id, run.schedule, flow)
 
 
-def _kind(before: _Mark | None, mark: _Mark) -> ChangeKind:
+def _kind(before: _Mark | None, mark: _Mark, *, is_flow: bool) -> ChangeKind:
     if before is not None and before[:2] == mark[:2]:
+        return "updated"
+    # Each change of a flow that has begun counts its attempt up.
+    if is_flow and before is not None and before.state == mark.state:
         return "updated"
     match mark.state:
         case "running":

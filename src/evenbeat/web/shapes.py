@@ -12,6 +12,7 @@ from evenbeat.core.audits import AuditEntry
 from evenbeat.core.backfills import Backfill
 from evenbeat.core.checks import LABEL_PATTERN, LONGEST_TASK, NAME_PATTERN, TASK_PATTERN
 from evenbeat.core.dependencies import LONGEST_AFTER
+from evenbeat.core.flows import FlowRun
 from evenbeat.core.json_form import json_form
 from evenbeat.core.json_text import encode, is_nested_deeper
 from evenbeat.core.masking import masked, masked_text
@@ -126,6 +127,7 @@ SCHEDULE = body_of(
 RUN = body_of(
     Run, payload_text=str | None, result_text=str | None, lateness=Seconds | None, duration=Seconds | None
 )
+FLOW_RUN = body_of(FlowRun, payload_text=str | None, result_text=str | None)
 
 # What users wrote about a schedule, and what went wrong with it.
 _TEXTS = ("description", "pause_note", "words", "last_error", "damage")
@@ -156,6 +158,13 @@ def run_body(principal: Principal, run: Run) -> msgspec.Raw:
     errors = {name: with_masked_texts(principal, body[name]) for name in ("error", "attempts", "progress")}
     spans = {"lateness": json_form(run.lateness), "duration": json_form(run.duration)}
     return msgspec.Raw(msgspec.json.encode({**body, **errors, **spans}))
+
+
+def flow_run_body(principal: Principal, run: FlowRun) -> msgspec.Raw:
+    """Return a run of a flow as FLOW_RUN describes it, masked for viewers."""
+    body = _values(principal, run, "payload", "result")
+    texts = {name: with_masked_texts(principal, body[name]) for name in ("error", "steps")}
+    return msgspec.Raw(msgspec.json.encode({**body, **texts}))
 
 
 def backfill_body(principal: Principal, backfill: Backfill) -> dict[str, Any]:
@@ -190,7 +199,7 @@ def _with_masked_texts(value: Any) -> Any:
     return [_with_masked_texts(each) for each in value] if isinstance(value, list) else value
 
 
-def _values(principal: Principal, record: Schedule | Run | Backfill, *names: str) -> dict[str, Any]:
+def _values(principal: Principal, record: Schedule | Run | FlowRun | Backfill, *names: str) -> dict[str, Any]:
     """Return the body of a record, with these values masked for viewers, and as text if their numbers would
     lose digits."""
     body: dict[str, Any] = json_form(msgspec.structs.replace(record, **dict.fromkeys(names)))

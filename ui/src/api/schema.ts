@@ -469,6 +469,78 @@ export interface Findings {
   ok: boolean;
 }
 
+export interface FlowInfo {
+  name: string;
+  steps: FlowStepInfo[];
+  result: string | null;
+  version: string;
+}
+
+export interface FlowPlace {
+  id: string;
+  step: string;
+  index: number | null;
+}
+
+export interface FlowRun {
+  id: string;
+  tenant: string;
+  flow: string;
+  schedule: string | null;
+  state: "cancelled" | "failed" | "queued" | "running" | "succeeded";
+  error: string | null;
+  payload: unknown;
+  result: unknown;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  /** seconds */
+  duration: number | null;
+  cancel_requested: boolean;
+  outer: FlowPlace | null;
+  graph: FlowInfo | null;
+  steps: FlowStepRun[];
+  payload_text: string | null;
+  result_text: string | null;
+}
+
+export interface FlowStepInfo {
+  name: string;
+  task: string;
+  kind: "flow" | "task";
+  after: string[];
+  inputs: string[];
+  run_if: "all_succeeded" | "always" | "any_failed";
+  is_map: boolean;
+  queue: string;
+}
+
+export interface FlowStepRun {
+  name: string;
+  task: string;
+  state: string;
+  run: string | null;
+  started_at: string | null;
+  finished_at: string | null;
+  /** seconds */
+  duration: number | null;
+  error: string | null;
+  reason: string | null;
+  elements: number | null;
+  elements_open: number;
+  elements_failed: number;
+  elements_cancelled: number;
+  failed_runs: string[];
+  attempt: number;
+  round: number;
+}
+
+export interface Flows {
+  items: ListedFlow[];
+  /** Why the list is empty, where the server knows. */
+  hint: string | null;
+}
+
 export interface Forecast {
   start: string;
   end: string;
@@ -551,6 +623,14 @@ export interface LimitValue {
   value: string;
   running: number;
   waiting: number;
+}
+
+/** A flow in a list, without its graph. */
+export interface ListedFlow {
+  name: string;
+  steps: number;
+  version: string;
+  recent: RecentFlowRun[];
 }
 
 export interface Log {
@@ -904,6 +984,18 @@ export interface Quota {
   queued_runs: number | null;
 }
 
+/** One of the last runs of a flow, in brief. */
+export interface RecentFlowRun {
+  id: string;
+  tenant: string;
+  state: string;
+  schedule: string | null;
+  scheduled_at: string;
+  started_at: string | null;
+  /** seconds */
+  duration: number | null;
+}
+
 export interface RecentRun {
   id: string;
   state: "cancelled" | "failed" | "queued" | "running" | "succeeded";
@@ -989,6 +1081,11 @@ export interface RetentionRule {
   updated_by: string;
 }
 
+/** Which step to run again. */
+export interface RetryStep {
+  step: string;
+}
+
 export interface Run {
   id: string;
   tenant: string;
@@ -1033,6 +1130,7 @@ export interface Run {
   expires: number | null;
   expires_at: string | null;
   unique_key: string | null;
+  flow: FlowPlace | null;
   progress: RunProgress | null;
   payload_text: string | null;
   result_text: string | null;
@@ -1297,6 +1395,31 @@ export interface SpreadProposal {
   start: string;
   before: number[];
   after: number[];
+}
+
+export interface StartFlow {
+  payload?: { [key: string]: unknown } | null;
+  delay?: number | string;
+  /** RFC 3339, or a duration from now, like 2h. */
+  at?: string;
+  /** How many times a failed run is retried. */
+  retries?: number;
+  /** The wait before the first retry; it doubles with each retry. */
+  backoff?: number | string;
+  /** The longest wait before a retry. */
+  max_backoff?: number | string;
+  /** An attempt that takes longer is asked to stop, and fails unless it returns all the same. */
+  timeout?: number | string | null;
+  /** Whether a run is run again or fails when its worker dies. */
+  on_crash?: "fail" | "rerun";
+  /** How many times at most a run is run again after its worker died. */
+  max_crashes?: number;
+  /** A run that waits longer than this after its planned start is cancelled instead of executed. Retries count. */
+  expires?: number | string | null;
+  /** The queue in which a run waits for a worker. */
+  queue?: string;
+  /** Runs with a higher priority start first: 0 to 9, or low (2), normal (5), high (8). */
+  priority?: number | "high" | "low" | "normal";
 }
 
 export interface Template {
@@ -1941,6 +2064,65 @@ export interface Operations {
     };
     body: undefined;
     answer: FailureReport;
+  };
+  /** Return a run of a flow: the graph that it was started with, and the state of each step. */
+  "GET /flow-runs/{id}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: FlowRun;
+  };
+  /** Cancel a flow: queued steps are over at once, running ones are asked to stop, and no other step starts. */
+  "POST /flow-runs/{id}/cancel": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: FlowRun;
+  };
+  /** Run again what failed, was cancelled, or did not run because of that; keep what succeeded. */
+  "POST /flow-runs/{id}/resume": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: FlowRun;
+  };
+  /** Run a step again, and what came after it, whether it succeeded or not. */
+  "POST /flow-runs/{id}/retry": {
+    query: {
+      tenant?: string;
+    };
+    body: RetryStep;
+    answer: FlowRun;
+  };
+  /** List the flows of the app that this server was started with, by name. */
+  "GET /flows": {
+    query: {
+      tenant?: string;
+      all_tenants?: boolean;
+      /** How many of the last runs of each flow to return. */
+      recent?: number;
+    };
+    body: undefined;
+    answer: Flows;
+  };
+  /** Return a flow of the app that this server was started with: its steps, and what they wait for. */
+  "GET /flows/{flow}": {
+    query: {
+      tenant?: string;
+    };
+    body: undefined;
+    answer: FlowInfo;
+  };
+  /** Start a flow: due at once, after a delay, or at a time. */
+  "POST /flows/{flow}/run": {
+    query: {
+      tenant?: string;
+    };
+    body: StartFlow | undefined;
+    answer: Run;
   };
   /** Return how many runs start in each coming minute or hour, with peaks, quiet windows and spreads. */
   "GET /forecast": {

@@ -15,6 +15,8 @@ export interface Change {
   tenant?: string;
   id?: string;
   schedule?: string;
+  /** Of a step of a flow: the id of the flow's run. */
+  flow?: string;
 }
 
 /** `live`: changes arrive. `reconnecting`: the connection broke, the page polls. `paused`: the tab is hidden. */

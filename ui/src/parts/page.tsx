@@ -31,8 +31,10 @@ export function Section({ title, aside, children }: { title: string; aside?: Com
   );
 }
 
+export type Fact = [name: string, value: ComponentChildren];
+
 /** Names and values, as a list. */
-export function Facts({ items }: { items: [name: string, value: ComponentChildren][] }) {
+export function Facts({ items }: { items: Fact[] }) {
   return (
     <dl class="facts">
       {items.map(([name, value]) => (

@@ -1,4 +1,4 @@
-// The last runs of a schedule as small bars: colour and shape say how they ended, height how long they took.
+// The last runs of a schedule or flow as small bars: colour and shape say how they ended, height how long they took.
 
 import { href, navigate } from "../state/route";
 import { counted, durationText } from "../time/format";
@@ -9,6 +9,8 @@ export interface SparkRun {
   state: string;
   scheduled_at: string;
   duration: number | null;
+  /** Of runs of several tenants: whose it is. */
+  tenant?: string;
 }
 
 const WIDTH = 4;
@@ -35,7 +37,7 @@ export function Sparkline({ runs, tenant, slots = 60 }: { runs: SparkRun[]; tena
           run={run}
           x={(slots - runs.length + index) * WIDTH}
           share={Math.sqrt((run.duration ?? 0) / longest)}
-          onOpen={() => navigate(href(["runs", tenant, run.id]))}
+          onOpen={() => navigate(href(["runs", run.tenant ?? tenant, run.id]))}
         />
       ))}
     </svg>

@@ -6,6 +6,7 @@ export const PAGES: PageEntry[] = [
   { path: "now", title: "Now", load: async () => (await import("../pages/now/index")).NowPage },
   { path: "schedules", title: "Schedules", load: async () => (await import("../pages/schedules/index")).SchedulesPage },
   { path: "runs", title: "Runs", load: async () => (await import("../pages/runs/index")).RunsPage },
+  { path: "flows", title: "Flows", load: async () => (await import("../pages/flows/index")).FlowsPage },
   { path: "timeline", title: "Timeline", load: async () => (await import("../pages/timeline/index")).TimelinePage },
   { path: "nodes", title: "Nodes", load: async () => (await import("../pages/nodes/index")).NodesPage, wholeStore: true },
   { path: "queues", title: "Queues", load: async () => (await import("../pages/queues/index")).QueuesPage, wholeStore: true },

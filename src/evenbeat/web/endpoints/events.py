@@ -19,11 +19,11 @@ from evenbeat.web.streams import sse
 def events(call: Call[TenantsQuery, Any]) -> object:
     """Stream what changes, as Server-Sent Events: kinds and ids, at most one message a second.
 
-    The event `changes` has the data `{"changes": [{"subject", "kind", "tenant", "id", "schedule"}, …]}`; the
-    API answers what a subject is like now. A client that reconnects sends the header Last-Event-ID, and gets
-    the changes in between; the event `reset` says that these are not known: read everything again. The stream
-    ends when the token is revoked or expires, when the session ends, and when the server stops. A token may
-    have 50 streams (429), a server 1,000 (503).
+    The event `changes` has the data `{"changes": [{"subject", "kind", "tenant", "id", "schedule", "flow"}]}`;
+    the API answers what a subject is like now. A client that reconnects sends the header Last-Event-ID, and
+    gets the changes in between; the event `reset` says that these are not known: read everything again. The
+    stream ends when the token is revoked or expires, when the session ends, and when the server stops. A
+    token may have 50 streams (429), a server 1,000 (503).
     """
     call.state.watch()
     subscription = call.state.hub.subscription(

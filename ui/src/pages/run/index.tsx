@@ -2,17 +2,18 @@
 
 import { useState } from "preact/hooks";
 import { call, callText } from "../../api/client";
-import type { Run } from "../../api/schema";
+import type { FlowPlace, FlowRun, Run } from "../../api/schema";
 import { useData } from "../../live/data";
 import { Button } from "../../parts/button";
 import { CopyButton } from "../../parts/copy";
 import { Loaded } from "../../parts/load";
-import { Facts, Page, Section } from "../../parts/page";
+import { type Fact, Facts, Page, Section } from "../../parts/page";
 import { Duration, Time } from "../../parts/time";
 import { href } from "../../state/route";
 import { useMay } from "../../state/session";
 import { counted, durationText } from "../../time/format";
 import { useZoneChoice } from "../../time/zone";
+import { FlowActions, FlowSection, useFlowRun } from "../flows/of_run";
 import { RunState, ScheduleLink } from "../runs/parts";
 import { CancelDialog, EditDialog, RetryDialog } from "./actions";
 import { AttemptTimeline } from "./attempt_timeline";
@@ -80,19 +81,32 @@ interface ShownProps {
 
 function Shown({ view, zone, reload }: ShownProps) {
   const { run } = view;
+  const isFlow = run.kind === "flow";
+  const flow = useFlowRun(run);
+  const reloadAll = (): void => {
+    reload();
+    flow.reload();
+  };
+  // The error of a flow is that of a step, which its graph shows.
+  const hasBegun = isFlow && flow.value?.steps.length !== 0;
   return (
-    <Page title={`Run of ${run.task}`} actions={<Actions view={view} reload={reload} />}>
+    <Page title={`Run of ${run.task}`} actions={<ActionsOf view={view} flow={flow.value} reload={reloadAll} />}>
       <RunHead run={run} zone={zone} />
       <WhyBox run={run} zone={zone} />
+      {isFlow && <FlowSection data={flow} zone={zone} onChange={reloadAll} />}
       <RunProgress run={run} />
-      {run.error && <ErrorSection title={run.state === "failed" ? "Error" : "Error of the last attempt that failed"} error={run.error} />}
-      <Section title="Attempts" aside={<AttemptWords run={run} />}>
-        <AttemptTimeline run={run} zone={zone} />
-      </Section>
-      <LogTail run={run} zone={zone} />
+      {run.error && !hasBegun && <ErrorSection title={run.state === "failed" ? "Error" : "Error of the last attempt that failed"} error={run.error} />}
+      {!isFlow && (
+        <>
+          <Section title="Attempts" aside={<AttemptWords run={run} />}>
+            <AttemptTimeline run={run} zone={zone} />
+          </Section>
+          <LogTail run={run} zone={zone} />
+        </>
+      )}
       <div class="grid">
         <ValueSection title="Payload" text={view.payload} none="no payload" />
-        <ValueSection title="Result" text={view.result} none={run.state === "succeeded" ? "The task returned nothing." : "no result"} />
+        <ValueSection title="Result" text={view.result} none={run.state !== "succeeded" ? "no result" : isFlow ? "The flow has no result." : "The task returned nothing."} />
       </div>
       <Section title="Facts">
         <RunFacts run={run} zone={zone} />
@@ -141,7 +155,7 @@ function RunHead({ run, zone }: { run: Run; zone: string | null }) {
       </p>
       <Facts
         items={[
-          ["Task", <a href={href(["runs"], { task: run.task })}>{run.task}</a>],
+          [run.kind === "flow" ? "Flow" : "Task", <a href={run.kind === "flow" ? href(["flows", run.task]) : href(["runs"], { task: run.task })}>{run.task}</a>],
           ["Schedule", <ScheduleLink tenant={run.tenant} name={run.schedule} />],
           ["Tick", <Time at={run.tick} zone={zone} form="short" />],
           ["Cause", <CauseOf run={run} />],
@@ -154,7 +168,18 @@ function RunHead({ run, zone }: { run: Run; zone: string | null }) {
   );
 }
 
+function StepOf({ tenant, place }: { tenant: string; place: FlowPlace }) {
+  const element = place.index === null ? "" : `, element ${place.index}`;
+  return (
+    <>
+      the step {place.step} of <a href={href(["runs", tenant, place.id], { step: place.step })}>its flow</a>
+      {element}
+    </>
+  );
+}
+
 function CauseOf({ run }: { run: Run }) {
+  if (run.flow !== null) return <StepOf tenant={run.tenant} place={run.flow} />;
   const more = run.coalesced > 0 ? `; stands for ${counted(run.coalesced, "more tick")}` : "";
   if (run.predecessor === null) return <>{`${CAUSES[run.cause]}${more}`}</>;
   return (
@@ -171,29 +196,29 @@ function CauseOf({ run }: { run: Run }) {
   );
 }
 
+/** What concerns attempts: a flow has none, its steps do. */
+const OF_ATTEMPTS = ["Worker", "Retries", "If its worker dies"];
+
 function RunFacts({ run, zone }: { run: Run; zone: string | null }) {
   const isFirst = run.lateness !== null || latenessOf(run) === null;
   const exact = (at: string | null) => <Time at={at} zone={zone} form="exact" />;
-  return (
-    <Facts
-      items={[
-        ["Created", exact(run.created_at)],
-        ["Due", exact(run.scheduled_at)],
-        ["May start from", exact(run.run_at)],
-        ["Started", exact(run.started_at)],
-        ["Finished", exact(run.finished_at)],
-        [isFirst ? "Late by" : "Late by, first attempt", <Duration seconds={latenessOf(run)} />],
-        ["Took", <Duration seconds={run.duration} />],
-        ["Fired by", run.fired_by ?? "–"],
-        ["Worker", run.worker ?? "–"],
-        ["Timeout", run.timeout === null ? "none" : durationText(run.timeout)],
-        ["Expires", run.expires_at === null ? "never" : exact(run.expires_at)],
-        ["Unique", run.unique_key ?? "no"],
-        ["Retries", retryWords(run)],
-        ["If its worker dies", run.on_crash === "rerun" ? `run again, at most ${counted(run.max_crashes, "time")}` : "the run fails"],
-      ]}
-    />
-  );
+  const items: Fact[] = [
+    ["Created", exact(run.created_at)],
+    ["Due", exact(run.scheduled_at)],
+    ["May start from", exact(run.run_at)],
+    ["Started", exact(run.started_at)],
+    ["Finished", exact(run.finished_at)],
+    [isFirst ? "Late by" : "Late by, first attempt", <Duration seconds={latenessOf(run)} />],
+    ["Took", <Duration seconds={run.duration} />],
+    ["Fired by", run.fired_by ?? "–"],
+    ["Worker", run.worker ?? "–"],
+    ["Timeout", run.timeout === null ? "none" : durationText(run.timeout)],
+    ["Expires", run.expires_at === null ? "never" : exact(run.expires_at)],
+    ["Unique", run.unique_key ?? "no"],
+    ["Retries", retryWords(run)],
+    ["If its worker dies", run.on_crash === "rerun" ? `run again, at most ${counted(run.max_crashes, "time")}` : "the run fails"],
+  ];
+  return <Facts items={run.kind === "flow" ? items.filter(([name]) => !OF_ATTEMPTS.includes(name)) : items} />;
 }
 
 function ErrorSection({ title, error }: { title: string; error: string }) {
@@ -223,6 +248,12 @@ function ValueSection({ title, text, none }: { title: string; text: string; none
   );
 }
 
+/** The buttons of a run. A flow that failed before it began is retried like any run. */
+function ActionsOf({ view, flow, reload }: { view: RunView; flow: FlowRun | null | undefined; reload: () => void }) {
+  if (flow === undefined) return null;
+  return flow === null || flow.steps.length === 0 ? <Actions view={view} reload={reload} /> : <FlowActions run={flow} onChange={reload} />;
+}
+
 function Actions({ view, reload }: { view: RunView; reload: () => void }) {
   const mayAct = useMay("operator");
   const [open, setOpen] = useState<"retry" | "edit" | "cancel" | null>(null);
@@ -231,7 +262,9 @@ function Actions({ view, reload }: { view: RunView; reload: () => void }) {
     setOpen(null);
     reload();
   };
-  const canRetry = run.state === "failed" || run.state === "cancelled";
+  // A step of a flow is retried there: its flow has to know, and the results of other steps are not in its payload.
+  const isStep = run.flow !== null;
+  const canRetry = !isStep && (run.state === "failed" || run.state === "cancelled");
   const isActive = run.state === "queued" || run.state === "running";
   if (!mayAct) return null;
   return (
@@ -241,7 +274,7 @@ function Actions({ view, reload }: { view: RunView; reload: () => void }) {
           Retry
         </Button>
       )}
-      {run.kind === "task" && <Button onClick={() => setOpen("edit")}>{canRetry ? "Retry" : "Run"} with an edited payload …</Button>}
+      {run.kind === "task" && !isStep && <Button onClick={() => setOpen("edit")}>{canRetry ? "Retry" : "Run"} with an edited payload …</Button>}
       {isActive && !(run.state === "running" && run.cancel_requested) && (
         <Button kind="danger" onClick={() => setOpen("cancel")}>
           Cancel …
