@@ -216,9 +216,10 @@ def test_a_retry_needs_a_step_that_has_ended_and_nothing_open_after_it() -> None
 def test_a_recount_finds_what_was_not_counted() -> None:
     graph = described("mapped")
     flow = row(graph, steps="so.", maps={"1": Elements(3, 3)})
+    states: tuple[RunState, ...] = ("succeeded", "queued", "running")
     runs = {
         f"f~each~{index}": RunRecord(id=f"f~each~{index}", task="work", state=state)
-        for index, state in enumerate(("succeeded", "queued", "running"))
+        for index, state in enumerate(states)
     }
     counted = row(graph, steps="so.", maps={"1": Elements(3, 2)})
     assert flows.recount(counted, graph, runs, {}, NOW).is_stale
