@@ -305,7 +305,7 @@ def _scheduled_with_arguments(app: Scheduler, work: Task[..., Any]) -> None:
         (_wrong_type, '"five".*int'),
         (_unreachable, "can never run"),
         (_unknown_condition, "sometimes"),
-        (_after_unknown, 'step a after "b", which is no step'),
+        (_after_unknown, 'step a after "b", which is not a step'),
         (_circle, "wait for each other: a after b after a"),
         (_condition_on_a_result, "result of step work is not known while flow flow is described"),
         (_arithmetic, "parameter n is not known"),

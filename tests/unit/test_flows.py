@@ -29,6 +29,7 @@ from evenbeat.node.presence import NodeInfo, live_nodes
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind
 from evenbeat.testing import VirtualScheduler, virtual
+from tests.lengths import LONG
 
 
 class Work:
@@ -147,6 +148,7 @@ def test_a_map_has_a_run_for_each_element_and_its_result_is_the_list_of_theirs(
     assert start(time, flow, values=[]).result == []
 
 
+@LONG
 def test_a_map_over_ten_thousand_elements_is_joined_once(time: VirtualScheduler, work: Work) -> None:
     @time.app.flow
     def flow(values: list[int]) -> Any:
@@ -328,7 +330,7 @@ def test_retry_runs_a_step_again_with_what_came_after_it(time: VirtualScheduler,
     assert time.app.flows.show(run.id).state == "succeeded"
     with pytest.raises(InvalidValue, match="has no step"):
         time.app.flows.retry(run.id, "nothing")
-    with pytest.raises(RunRefused, match="is a step of a flow: resume the flow"):
+    with pytest.raises(RunRefused, match="is a step of a flow: resume its flow"):
         time.app.runs.retry(f"{run.id}~left@2")
 
 
@@ -484,6 +486,30 @@ def test_ticks_wait_until_a_flow_has_ended(
     assert [run.state for run in runs] == ["running", "succeeded"]
     assert runs[0].started_at is not None
     assert runs[0].started_at == runs[1].finished_at
+
+
+def test_steps_know_the_tick_of_the_outermost_flow(time: VirtualScheduler, work: Work) -> None:
+    ticks: list[Any] = []
+
+    @time.app.task
+    def note(run: RunContext) -> None:
+        assert run.flow is not None
+        ticks.append(run.flow.tick)
+
+    @time.app.flow
+    def inner() -> None:
+        note.step()
+
+    @time.app.flow(schedule=every("10m"))
+    def outer() -> None:
+        note.step()
+        inner.step()
+
+    time.travel("10m")
+    assert ticks == [time.now, time.now]
+    outer.enqueue()
+    time.run_pending()
+    assert ticks[2:] == [None, None]
 
 
 def test_a_flow_that_is_in_the_code_only_is_started_by_its_ticks(time: VirtualScheduler, work: Work) -> None:
