@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from evenbeat import Scheduler
 from evenbeat.core.results import Run
+from evenbeat.stores.base import Claim
 from tests.browser.dashboard import Complaints, Dashboard, assert_accessible, opened
 
 LIMIT = 30.0
@@ -135,6 +136,30 @@ def test_start_a_flow_watch_it_fail_and_resume_it(dashboard: Dashboard, page: Pa
     page.get_by_role("link", name="another flow").click()
     expect(page.get_by_role("heading", name="Run of nightly")).to_be_visible()
     expect(page.get_by_role("region", name="Step publish")).to_be_visible()
+
+
+def test_a_step_that_starts_elsewhere_is_seen_although_its_flow_does_not_change(
+    dashboard: Dashboard, page: Page
+) -> None:
+    app = dashboard.app
+
+    @app.task(queue="slow")
+    def work() -> None: ...
+
+    @app.flow
+    def alone() -> None:
+        work.step()
+
+    app.start(queues=["default"])
+    run = app.flows.run("alone")
+    page.goto(dashboard.link("runs", "default", run.id))
+    expect(_box(page, "work")).to_contain_text("queued")
+    expect(page.locator(".stream.live")).to_be_visible()
+    # The first message of the stream says "many", and everything is loaded again.
+    page.wait_for_timeout(3_000)
+    claim = Claim(worker="far", token="1", limit=1, now=app.store.now(), lease=60_000, queues=("slow",))
+    assert len(app.store.claim_runs(claim).runs) == 1
+    expect(_box(page, "work")).to_contain_text("running")
 
 
 def test_retry_a_step_and_cancel_the_flow(dashboard: Dashboard, page: Page, etl: Etl) -> None:

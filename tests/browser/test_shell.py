@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.browser.dashboard import Complaints, Dashboard, assert_accessible, opened
 
 # The stories of schedules, runs and alerts check their own pages.
-_MAIN = ("now", "timeline", "nodes", "queues", "backfills", "templates", "plan")
+_MAIN = ("now", "flows", "timeline", "nodes", "queues", "backfills", "templates", "plan")
 PAGES = (*_MAIN, "limits", "tenants", "order", "audit", "tokens")
 
 
@@ -81,7 +81,7 @@ def test_a_phone_has_all_pages_in_one_row(dashboard: Dashboard, page: Page) -> N
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(dashboard.link("now"))
     pages = page.get_by_role("navigation", name="Pages")
-    expect(pages.get_by_role("link")).to_have_count(16)
+    expect(pages.get_by_role("link")).to_have_count(17)
     expect(pages.get_by_role("button", name="More")).to_be_hidden()
     tops = pages.get_by_role("link").evaluate_all("links => links.map((link) => link.offsetTop)")
     assert len(set(tops)) == 1

@@ -22,6 +22,7 @@ from evenbeat.app.alerts.windows import MaintenanceWindows
 from evenbeat.app.audit import Audit
 from evenbeat.app.backfills import Backfills
 from evenbeat.app.calendars import Calendars
+from evenbeat.app.flows import Flows
 from evenbeat.app.limits import RunLimits
 from evenbeat.app.quarantine import Quarantine
 from evenbeat.app.retention import Retention
@@ -31,6 +32,7 @@ from evenbeat.app.templates import Templates
 from evenbeat.app.tenants import Tenants
 from evenbeat.app.tokens import Tokens
 from evenbeat.cli.root import root
+from evenbeat.core.options import RUN
 from evenbeat.web.app import ENDPOINTS
 from evenbeat.web.endpoint import TABLE, Endpoint
 
@@ -76,6 +78,13 @@ VERBS = (
     Verb("schedules.why", "why", "GET /schedules/{name}/why"),
     Verb("schedules.account", "account", "GET /schedules/{name}/account"),
     Verb("schedules.cells", "schedules cells", "GET /schedules/{name}/cells"),
+    Verb("flows.list", "flows list", "GET /flows"),
+    Verb("flows.get", "flows show", "GET /flows/{flow}"),
+    Verb("flows.run", "flows run", "POST /flows/{flow}/run"),
+    Verb("flows.show", "flows show", "GET /flow-runs/{id}"),
+    Verb("flows.resume", "flows resume", "POST /flow-runs/{id}/resume"),
+    Verb("flows.retry", "flows retry", "POST /flow-runs/{id}/retry"),
+    Verb("flows.cancel", "flows cancel", "POST /flow-runs/{id}/cancel"),
     Verb("runs.list", "runs list", "GET /runs"),
     Verb("runs.page", "runs list", "GET /runs"),
     Verb("runs.get", "runs show", "GET /runs/{id}"),
@@ -164,6 +173,8 @@ ONLY_PYTHON = {
     "close": _PROGRAM,
     "hurry": _PROGRAM,
     "task": _PROGRAM,
+    "flow": _PROGRAM,
+    "new_flow": _PROGRAM,
     "declare_tasks": _PROGRAM,
     "declare": "declares what the code says",
     "declare_file": "declares what a file says; plan and apply take one, too",
@@ -237,7 +248,7 @@ CLI_NAMES = {
 }
 CLI_NAMES |= {"name_pattern": "name", "of_task": "task", "in_queue": "queue", "from_template": "template"}
 # Python's name of an id or name that the path has.
-PATH_NAMES = {"{name}": "name", "{id}": "id"}
+PATH_NAMES = {"{name}": "name", "{id}": "id", "{flow}": "flow"}
 
 _CURSOR = "the command prints as much as --limit says"
 _REVISION = "guards a change of what was read before; the command changes what is there now"
@@ -271,6 +282,10 @@ NOT_IN_CLI = {
     "* progress": "the command shows it on the terminal",
     "enqueue delay": "--at takes a duration, too",
     "enqueue within": "a transaction of the calling program",
+    **{f"flows.run {name}": "the code of the flow declares it; 'runs enqueue' takes it" for name in RUN},
+    "flows.run flow": "the argument NAME",
+    "flows.run delay": "--at takes a duration, too",
+    "flows.show id": "the argument of 'flows show' is a name or an id",
     "forecast by": "the command chooses minutes, or hours for a range that is too long for them",
     "evenbeat.doctor.diagnosis.diagnose local": "the clock of this machine",
     "explain count": "'explain' shows three ticks; 'next' takes --count",
@@ -278,6 +293,7 @@ NOT_IN_CLI = {
     "alerts.incidents open": "'alerts open' shows what is open, --past what is over",
 }
 NOT_IN_REST = {
+    "flows.get name": "the flow in the path",
     "plan file": "a client sends the schedules themselves",
     "plan source": "GET /plan has the label of the server's app; POST /plan takes one",
     "plan schedules": "POST /plan takes them",
@@ -307,6 +323,15 @@ MORE_IN_CLI = {
     "schedules backfill newest_first": "the order newest",
     "schedules backfill wait": "follows the progress; over REST, GET /backfills/{id} has it",
     "backfills show wait": "follows the progress; over REST, GET /backfills/{id} has it",
+    "* app_name": "names the app that has the flows; over REST, the server's own app",
+    "flows run name": "Python calls it flow",
+    "flows run wait": "follows the run; over REST, the events say when it changes",
+    "flows resume wait": "follows the run; over REST, the events say when it changes",
+    "flows retry wait": "follows the run; over REST, the events say when it changes",
+    "flows show wait": "follows the run; over REST, the events say when it changes",
+    "flows show picture": "draws it; over REST, the graph is data",
+    "flows show output": "the file of the picture",
+    "runs list elements": "elements of a map share a line of the table; over REST, a list has whole runs",
     "runs logs follow": "reads the log again and again; over REST, the events say when",
     "runs retry error_group": "GET /failures has the group, and POST /bulk/runs takes its ids",
     "why subject": "a name or an id",
@@ -335,6 +360,10 @@ MORE_IN_REST = {
     "GET /alerts/rules/{name} if_revision": "the answer has the ETag",
     "POST /alerts/channels if_revision": "the answer has the ETag",
     "GET /alerts/channels/{name} if_revision": "the answer has the ETag",
+    "GET /flows tenant": "the tenant whose last runs it has",
+    "GET /flows all_tenants": "the tenants whose last runs it has",
+    "GET /flows recent": "the last runs of each flow, for lists",
+    "GET /flows/{flow} tenant": "a token of one tenant sees the flows that its tenant has runs of",
     "POST /bulk/schedules action": "chooses the method",
     "POST /bulk/runs action": "chooses the method",
 }
@@ -346,6 +375,7 @@ _FACADES: dict[str, type] = {
     "schedules.": Schedules,
     "backfills.": Backfills,
     "runs.": Runs,
+    "flows.": Flows,
     "tenants.": Tenants,
     "tokens.": Tokens,
     "limits.": RunLimits,
