@@ -282,3 +282,74 @@ def test_ids_of_steps_name_their_step(flow: str, number: int, index: int | None)
 def test_a_text_that_was_edited_by_hand_is_no_flow() -> None:
     assert flow_part(RunRecord(id="f", task="work", flow="{")).state is None
     assert flow_part(RunRecord(id="f", task="work", flow='{"state":5}')).member is None
+
+
+def test_the_runs_of_steps_have_the_options_of_their_tasks_and_the_tenant_of_the_flow() -> None:
+    app = Scheduler("memory://")
+
+    @app.task(queue="io", priority="high", retries=4)
+    def work(n: Any) -> Any: ...
+
+    @app.flow
+    def inner() -> None:
+        work.step(1)
+
+    @app.flow
+    def outer(n: int = 3) -> Any:
+        inner.step()
+        return work.step(n)
+
+    flow = RunRecord(id="f", task="outer", tenant="acme", trace="t-1", tick=77, schedule="s", payload="null")
+    nested, plain = flows.begin(flow, outer.graph, NOW).starts
+    assert (plain.id, plain.task, plain.kind, plain.payload) == ("f~work", "work", "task", '{"n":3}')
+    assert (plain.tenant, plain.queue, plain.priority, plain.execution.retries) == ("acme", "io", 8, 4)
+    assert (plain.scheduled_at, plain.run_at, plain.created_at, plain.trace) == (NOW, NOW, NOW, "t-1")
+    assert (plain.schedule, plain.tick, plain.cause, plain.state) == (None, None, "enqueue", "queued")
+    assert flow_part(plain).member == Member("f", outer.graph.key, 1, None, 1, True, 77)
+    assert (nested.kind, nested.task, flow_part(nested).state) == ("flow", "inner", None)
+    inside = flows.begin(replace(nested, state="running"), inner.graph, NOW).starts
+    assert [(flow_part(run).member or Member("", "", 0)).tick for run in inside] == [77]
+
+
+def test_a_flow_has_no_result_if_nothing_is_returned_or_the_step_was_not_needed() -> None:
+    graph = described()
+    done = flows.advance(row(graph, steps="sso"), graph, [end(graph, "three")], {}, NOW)
+    assert (done.outcome, done.result) == ("succeeded", "null")
+    nothing = replace(graph, result="")
+    done = flows.advance(row(nothing, steps="sso"), nothing, [end(nothing, "three", result="5")], {}, NOW)
+    assert (done.outcome, done.result) == ("succeeded", "null")
+    early = replace(graph, result="one")
+    missing = flows.advance(row(early, steps="sso"), early, [end(early, "three")], {}, NOW)
+    assert (missing.missing, missing.outcome) == (("f~one",), None)
+    known = flows.advance(row(early, steps="sso"), early, [end(early, "three")], {"f~one": "[1]"}, NOW)
+    assert (known.outcome, known.result) == ("succeeded", "[1]")
+
+
+def test_a_flow_that_timed_out_has_failed_whatever_its_steps_did() -> None:
+    graph = described()
+    flow = row(graph, timeout=1_000, steps="so.", stop="timeout", problem="timed out after 1s")
+    done = flows.advance(flow, graph, [end(graph, "two")], {}, NOW)
+    assert (done.outcome, done.state.steps, done.starts) == ("failed", "ssn", ())
+
+
+def test_a_map_over_a_map_that_did_not_run_has_no_list() -> None:
+    app = Scheduler("memory://")
+
+    @app.task
+    def work(n: Any = None) -> Any: ...
+
+    @app.flow
+    def flow() -> None:
+        bad = work.step(step_name="bad")
+        work.map(bad, step_name="each", run_if="always")
+
+    graph = flow.graph
+    change = flows.advance(row(graph, steps="o."), graph, [end(graph, "bad", "failed", error="x")], {}, NOW)
+    assert (change.missing, change.state.steps) == (("f~bad",), "f.")
+    change = flows.advance(
+        row(graph, steps="o."), graph, [end(graph, "bad", "failed", error="x")], {"f~bad": None}, NOW
+    )
+    assert (change.state.steps, change.state.problem) == ("ff", "step bad failed: x")
+    assert change.state.notes["1"].startswith("the result of step bad is not a list")
+    full = [end(graph, "bad", result=str(list(range(10_000))))]
+    assert len(flows.advance(row(graph, steps="o."), graph, full, {}, NOW).starts) == 10_000
