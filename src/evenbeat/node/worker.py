@@ -304,13 +304,12 @@ class Worker:
                     self._unrecorded.append(end)
                     size += end.size
             self._append_logs()
-            of_flows = [end for end in self._unrecorded if concerns_flow(end.attempt.run, end.transition)]
-            if of_flows:
-                others = [end for end in self._unrecorded if end not in of_flows]
-                self._unrecorded = [*others, *of_flows]
-            transitions = [
-                end.transition for end in self._unrecorded[: len(self._unrecorded) - len(of_flows)]
-            ]
+            of_flows: list[AttemptEnd] = []
+            others: list[AttemptEnd] = []
+            for end in self._unrecorded:
+                (of_flows if concerns_flow(end.attempt.run, end.transition) else others).append(end)
+            self._unrecorded = [*others, *of_flows]
+            transitions = [end.transition for end in others]
             for answers in settle_in_parts(self._store, transitions, "worker") if transitions else ():
                 # Before the next part: if the store fails there, only the remaining ends are repeated.
                 recorded, self._unrecorded = (
