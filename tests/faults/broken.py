@@ -128,6 +128,22 @@ class Deaf(Over):
         return self._store.settle_runs(transitions)
 
 
+class Halting(Over):
+    """Ends every twentieth step of a flow without its flow, which then waits for it."""
+
+    _ended = 0
+
+    def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
+        answers: list[bool] = []
+        for transition in transitions:
+            self._ended += bool(transition.ends)
+            if transition.ends and self._ended % 20 == 0:
+                answers.append(all(self._store.settle_runs(transition.ends)))
+            else:
+                answers += self._store.settle_runs([transition])
+        return answers
+
+
 KINDS: dict[str, Callable[[Store], Any]] = {
     "unfenced": Unfenced,
     "unchecked": Unchecked,
@@ -136,4 +152,5 @@ KINDS: dict[str, Callable[[Store], Any]] = {
     "unwoken": Unwoken,
     "torn": Torn,
     "deaf": Deaf,
+    "halting": Halting,
 }

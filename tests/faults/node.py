@@ -21,9 +21,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from evenbeat import Event, RunContext, Scheduler
+from evenbeat.core.records import Execution
 from evenbeat.stores.base import Store
 from evenbeat.stores.sqlite import SqliteStore
 from tests.faults import broken
@@ -136,6 +138,8 @@ def main() -> None:
         if run.attempt == 1:
             time.sleep(0.5)
 
+    register_flows(app)
+
     @app.on_event
     def note(event: Event) -> None:
         if event.kind == "succeeded" and event.run is not None:
@@ -151,6 +155,41 @@ def main() -> None:
         report("commands", names=dict(failpoint.seen))
     app.stop(timeout="2s")
     app.close()
+
+
+def register_flows(app: Scheduler) -> None:
+    """Register a flow with two maps, a flow within it, and joins of all of them."""
+
+    @app.task(max_crashes=1000)
+    def numbers(run: RunContext, size: int) -> list[int]:
+        report("ran", run=run.id, attempt=run.attempt)
+        return list(range(size))
+
+    @app.task(max_crashes=1000)
+    def double(number: int, run: RunContext) -> int:
+        report("ran", run=run.id, attempt=run.attempt)
+        time.sleep(0.01)
+        return 2 * number
+
+    @app.task(max_crashes=1000)
+    def total(parts: list[int], run: RunContext) -> int:
+        report("ran", run=run.id, attempt=run.attempt)
+        return sum(parts)
+
+    @app.flow
+    def doubled(parts: list[int]) -> Any:
+        return total.step(double.map(parts))
+
+    # A flow has no such option: most flows begin at the first try.
+    doubled.execution = Execution(max_crashes=1000)
+
+    @app.flow
+    def pipeline(size: int = 3) -> Any:
+        made = numbers.step(size)
+        left = double.map(made, step_name="left")
+        right = double.map(made, step_name="right")
+        inner = doubled.step(left)
+        return total.step([inner, total.step(right)], step_name="all")
 
 
 def persist(start: Callable[[], None]) -> None:

@@ -268,6 +268,19 @@ SUITES = (
         ),
     ),
     Suite(
+        "flows",
+        ("rules/flows.py", "rules/flow_parts.py", "node/flows.py", "tasks/flow_builder.py"),
+        (
+            "tests/unit/test_flows.py",
+            "tests/unit/test_flow_rules.py",
+            "tests/unit/test_flow_settling.py",
+            "tests/unit/test_flow_description.py",
+            "tests/unit/test_flow_references.py",
+            "tests/unit/test_flow_reasons.py",
+            "tests/unit/test_made_flows.py",
+        ),
+    ),
+    Suite(
         "postgres",
         ("stores/postgres/schedules.py", "stores/postgres/runs.py", "stores/postgres/statements.py"),
         (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.isolation import own_place
 from tests.simulator.backends import MemoryBackend, server_backend, sqlite_backend
-from tests.simulator.simulation import DEFAULT, WITH_DRIVER, Report, simulate
+from tests.simulator.simulation import DEFAULT, WITH_DRIVER, Report, simulate, with_flows
 from tests.simulator.trace import Trace
 from tests.simulator.violation import SimulationFailed
 
@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--limits", action="store_true", help="users set limits, too")
     parser.add_argument("--dependencies", action="store_true", help="schedules depend on others, too")
     parser.add_argument("--calendars", action="store_true", help="schedules have calendars, which change")
+    parser.add_argument("--flows", action="store_true", help="schedules and users start flows")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
     # Warnings of lost workers are normal here.
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
                 limits=chosen.limits,
                 dependencies=chosen.dependencies,
                 calendars=chosen.calendars,
+                flows=chosen.flows,
             )
         except SimulationFailed as failure:
             _write(str(failure))
@@ -62,9 +64,12 @@ def run_seed(
     limits: bool = False,
     dependencies: bool = False,
     calendars: bool = False,
+    flows: bool = False,
 ) -> Report:
     chosen = DEFAULT if store == "memory" else WITH_DRIVER
     settings = chosen._replace(product=product, limits=limits, dependencies=dependencies, calendars=calendars)
+    if flows:
+        settings = with_flows(settings, seed)
     if store == "memory":
         return simulate(seed, MemoryBackend, settings, trace=trace, store=store)
     if store != "sqlite":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from evenbeat.core.records import (
     Transition,
 )
 from evenbeat.rules.firing import CLOCKS_APART
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.rules.ticks import spread_delay
 from evenbeat.stores.base import Claim, Claimed, EndedRuns, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
@@ -27,6 +29,7 @@ from evenbeat.stores.rows import FIRED_FIELDS
 from tests.simulator.backends import Key, View
 from tests.simulator.dependency_oracle import DependencyOracle, is_follower
 from tests.simulator.fault_proxy import Call
+from tests.simulator.flow_oracle import FlowOracle
 from tests.simulator.history import History, is_paused
 from tests.simulator.limit_oracle import LimitOracle
 from tests.simulator.violation import Violation
@@ -90,6 +93,7 @@ class Oracle:
         """The token of each claim that took runs, and the last call in which it did."""
         self.limits = LimitOracle()
         self.dependencies = DependencyOracle()
+        self.flows = FlowOracle({})
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -172,6 +176,10 @@ class Oracle:
         if call.name == "settle_runs" and is_follower(before) and row.fire_seq > before.fire_seq:
             if replace(before, wake_at=row.wake_at, fire_seq=row.fire_seq) == row:
                 return  # a success: users who have not seen it must not write
+        if call.name == "settle_runs" and replace(before, fire_seq=row.fire_seq) == row:
+            parts = [part for item in call.argument for part in _parts(item)]
+            if any(part.gate_fires is not None and part.gate[:2] == key for part in parts):
+                return  # a run became active again: users who have not seen it must not write
         fired = replace(before, **{name: getattr(row, name) for name in FIRED_FIELDS})
         if call.name != "fire_due" or fired != row:
             raise Violation(f"{call.name} changed the definition of {key[1]}", key[1])
@@ -233,9 +241,10 @@ class Oracle:
                 added.append(run)
             else:
                 self._run_changed(before, run, call)
+                self.flows.changed(before, run, call.node)
                 if run.state == "succeeded" and before.state != "succeeded" and run.schedule is not None:
                     self.dependencies.succeeded(run, view, call.begun)
-                if before.state in FINAL_STATES and run.state == "queued" and run.schedule is not None:
+                if before.state in FINAL_STATES and run.state in ACTIVE_STATES and run.schedule is not None:
                     key = (run.tenant, run.schedule)
                     self._check_overlap(view, key, view.schedules.get(key))
             seen[run_id] = run
@@ -244,11 +253,13 @@ class Oracle:
                 self._run_gone(seen.pop(run_id), call)
         for run in added:
             self._run_added(run, view, call, now)
+        self.flows.check(view.runs, call.node)
 
     def _run_added(self, run: RunRecord, view: View, call: Call, now: Instant) -> None:
         if call.name not in _MAY_ADD_RUNS or run.state != "queued" or run.attempt != 0:
             raise Violation(f"{call.name} added run {run.id} as {run.state}, attempt {run.attempt}", run.id)
         call.added.add(run.id)
+        self.flows.added(run)
         if run.schedule is not None:
             key = (run.tenant, run.schedule)
             is_after = run.cause == "tick" and is_follower(view.schedules.get(key))
@@ -336,13 +347,16 @@ class Oracle:
         if call.name not in _MAY_CHANGE_RUNS:
             raise Violation(f"{call.name} changed run {run.id}", run.id)
         for name in _SAME_FOR_LIFE:
-            if getattr(before, name) != getattr(run, name):
+            # Only when it begins, the arguments of a flow within a flow are known.
+            may_change = name == "payload" and is_begun(run) and not is_begun(before)
+            if getattr(before, name) != getattr(run, name) and not may_change:
                 raise Violation(f"{call.name} changed {name} of run {run.id}", run.id)
         step = (before.state, run.state)
         if before.task != run.task and (call.name != "settle_runs" or step != ("queued", "queued")):
             raise Violation(f"{call.name} moved run {run.id}, which was {before.state}", run.id)
         renewed = before.state in FINAL_STATES and run.state == "queued"
-        if run.attempt != before.attempt + (renewed or step == ("queued", "running")):
+        is_flow = run.kind == "flow" and call.name == "settle_runs"
+        if run.attempt != before.attempt + (renewed or step == ("queued", "running")) and not is_flow:
             raise Violation(
                 f"{run.id} went from attempt {before.attempt} {before.state} to {run.attempt} {run.state}",
                 run.id,
@@ -370,9 +384,8 @@ class Oracle:
 
     def _run_settled(self, before: RunRecord, run: RunRecord, call: Call) -> None:
         transitions: list[Transition] = call.argument
-        applied = next(
-            (item for item in transitions if item.run == run.id and item.token == run.settled), None
-        )
+        parts = (part for item in transitions for part in _parts(item))
+        applied = next((part for part in parts if part.run == run.id and part.token == run.settled), None)
         if applied is None:
             raise Violation(f"settle_runs changed run {run.id} without a transition for it", run.id)
         if applied.attempt != before.attempt or before.state not in applied.expect:
@@ -381,6 +394,8 @@ class Oracle:
                 f"{applied.attempt} was accepted",
                 run.id,
             )
+        if run.attempt != before.attempt + applied.renews:
+            raise Violation(f"{run.id} went from attempt {before.attempt} to {run.attempt}", run.id)
         if before.state in FINAL_STATES and run.state in FINAL_STATES:
             raise Violation(f"{run.id} was {before.state} and became {run.state}", run.id)
         for name in ("failures", "crashes", "cancel_requested", "task"):
@@ -447,9 +462,12 @@ class Oracle:
             self._check_claimed(call, answer, now)
 
     def _check_settled(self, transition: Transition, accepted: bool, call: Call) -> None:
-        if accepted and transition.token not in self.tokens:
+        parts = list(_parts(transition))
+        # A repetition is known by the ends that it contains: their flow may have gone on since.
+        innermost = [part for part in parts if not part.ends]
+        if accepted and any(part.token not in self.tokens for part in innermost):
             raise Violation(f"a transition of {transition.run} was answered, but not applied", transition.run)
-        if not accepted and transition.token in call.settled:
+        if not accepted and any(part.token in call.settled for part in parts):
             raise Violation(f"a refused transition changed run {transition.run}", transition.run)
 
     def _check_written(self, write: Write, written: Written, call: Call) -> None:
@@ -484,6 +502,7 @@ class Oracle:
         before = self.executed.setdefault((run.id, run.attempt), node)
         if before != node:
             raise Violation(f"attempt {run.attempt} of {run.id} is executed by {before} and {node}", run.id)
+        self.flows.execute(run, self._runs)
 
     # After the faults have stopped.
 
@@ -504,7 +523,7 @@ class Oracle:
 
     def next_change(self, now: Instant) -> Instant | None:
         """Return when all unfinished work has continued by itself."""
-        moments = [run.lease_until or run.run_at for run in self._runs.values() if _due(run)]
+        moments = [self.flows.next_check(run) for run in self._runs.values() if _due(run)]
         moments += [
             row.wake_at
             for row in self._schedules.values()
@@ -514,7 +533,7 @@ class Oracle:
         moments += [now + self.limits.longest_wait] * any(
             run.run_at <= now for run in self._runs.values() if _due(run)
         )
-        return max((moment for moment in moments if moment > now), default=None)
+        return max((moment for moment in moments if moment is not None and moment > now), default=None)
 
     def check_all(self, now: Instant) -> None:
         """Check the end: every tick is recorded, every run has ended and is counted."""
@@ -527,8 +546,15 @@ class Oracle:
             if row is None or row.run_count != ended:
                 raise Violation(f"{ended} runs of {key[1]} ended, the statistics say {row}", key[1])
         for run in self._runs.values():
-            if run.state == "succeeded" and (run.id, run.attempt) not in self.executed:
+            if run.state == "succeeded" and run.kind == "task" and (run.id, run.attempt) not in self.executed:
                 raise Violation(f"{run.id} succeeded without being executed", run.id)
+
+
+def _parts(transition: Transition) -> Iterator[Transition]:
+    """Return a transition and those that apply with it."""
+    for end in transition.ends:
+        yield from _parts(end)
+    yield transition
 
 
 def _due(run: RunRecord) -> bool:

@@ -10,7 +10,8 @@ from evenbeat.executors.base import Attempt, Ended, Outcome
 from evenbeat.node import lanes, leases, reaper, ticker, worker
 from evenbeat.observe.events import Events
 from evenbeat.stores.base import Store
-from evenbeat.tasks.task import Task, Tasks
+from evenbeat.tasks.task import Task
+from tests.simulator.flow_plans import random_result
 from tests.simulator.nodes import LEASE, LONGEST_WORK, Node, Purger, Role, Roles
 
 SLOTS = 3
@@ -52,15 +53,19 @@ class SimulatedExecutor:
             obeys = attempt.context.cancel_requested and node.random.random() < 0.5
             if quiet or obeys or now >= ends_at:
                 self._running.remove(entry)
-                self._ended(attempt, self._outcome(obeys))
+                self._ended(attempt, self._outcome(attempt, obeys))
 
-    def _outcome(self, obeys: bool) -> Outcome:
+    def _outcome(self, attempt: Attempt, obeys: bool) -> Outcome:
         chance = 1.0 if self._node.simulation.quiet else self._node.random.random()
         if obeys:
             return Outcome("stopped", error="asked to")
         if chance < 0.25:
             return Outcome("raised", error="no luck")
-        return Outcome("died", error="killed") if chance < 0.3 else Outcome("returned", "null")
+        if chance < 0.3:
+            return Outcome("died", error="killed")
+        if self._node.simulation.options.flows:
+            return Outcome("returned", random_result(self._node.random, attempt.run))
+        return Outcome("returned", "null")
 
 
 class ProductTicker(Role):
@@ -77,7 +82,7 @@ class ProductWorker(Role):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        store, tasks = cast(Store, node.store), Tasks()
+        store, tasks = cast(Store, node.store), node.simulation.catalogue.registry()
         for name in TASKS:
             tasks.add(Task(lambda: None, name))
         self._executor = SimulatedExecutor(node)
@@ -134,5 +139,7 @@ class ProductReaper(Role):
 def roles(node: Node) -> Roles:
     """Return the roles of an Evenbeat process, with how often each steps."""
     ticker_, worker_, reaper = ProductTicker(node), ProductWorker(node), ProductReaper(node)
-    every = (*(ticker_,) * 3, *(worker_,) * 8, reaper, Purger(node))
+    every: tuple[Role, ...] = (*(ticker_,) * 3, *(worker_,) * 8, reaper)
+    if not node.simulation.options.flows:
+        every = (*every, Purger(node))
     return Roles(every, (ticker_, worker_, reaper))

@@ -12,6 +12,9 @@ from tests.simulator import nodes, product
 from tests.simulator.backends import Backend, MakeBackend, MemoryBackend
 from tests.simulator.fault_proxy import READS, Call, FaultProxy, Watcher
 from tests.simulator.faults import CALM, draw_faults
+from tests.simulator.flow_oracle import FlowOracle, watched_flows
+from tests.simulator.flow_plans import Catalogue, random_catalogue
+from tests.simulator.flow_users import FlowUser
 from tests.simulator.interleaving import Crash, Interleaving, Strand
 from tests.simulator.nodes import Machine, Node
 from tests.simulator.oracle import Oracle
@@ -42,6 +45,9 @@ class Options(NamedTuple):
     """Whether users make schedules that depend on others."""
     calendars: bool = False
     """Whether schedules have calendars, which users change."""
+    flows: bool = False
+    """Whether schedules and users start flows, which users cancel and resume. Nodes are then the product's
+    loops, and delete no history."""
     accounts: bool = False
     """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
     ``app.schedules`` allows none. The store must keep all history."""
@@ -50,6 +56,18 @@ class Options(NamedTuple):
 DEFAULT = Options()
 # A call takes several commands there, and each is a step.
 WITH_DRIVER = Options(steps=1_000)
+
+
+def with_flows(options: Options, seed: int) -> Options:
+    """Return the options of a simulation with flows: schedules of every second seed depend on others, too."""
+    return options._replace(
+        product=True,
+        flows=True,
+        dependencies=seed % 2 == 1,
+        schedules=2,
+        steps=2 * options.steps,
+        patience=4 * options.patience,
+    )
 
 
 class Report(NamedTuple):
@@ -86,6 +104,9 @@ class Simulation(Watcher):
         self.fault_count = 0
         self.calls = 0
         self.names = tuple(f"job-{number}" for number in range(self.random.randint(1, options.schedules)))
+        # Drawn from the seed, so that its other choices stay as they are.
+        self.catalogue = random_catalogue(Random(seed)) if options.flows else Catalogue()
+        self.oracle.flows = FlowOracle(self.catalogue.plans)
         self._backend: Backend = backend(self.clock)
         self._backend.has_limits = options.limits
         self._backend.has_dependencies = options.dependencies
@@ -96,6 +117,10 @@ class Simulation(Watcher):
     # Phases.
 
     def run(self) -> Report:
+        with watched_flows((300_000, 300_000, 5_000)[self.seed % 3]):
+            return self._run()
+
+    def _run(self) -> Report:
         try:
             for number in range(self.random.randint(1, self.options.users)):
                 self._start(f"user{number}", 1)
@@ -172,7 +197,7 @@ class Simulation(Watcher):
         self._programs[label] = (name, incarnation)
         self._nodes[label] = node
         if name.startswith("user"):
-            program = User(node, self.names).program
+            program = (FlowUser if self.options.flows else User)(node, self.names).program
         else:
             program = Machine(
                 node, product.roles(node) if self.options.product else nodes.roles(node)
@@ -294,6 +319,8 @@ def simulate(
         replay = f"python -m tests.simulator --seed {seed} --store {store} -v"
         if options.product:
             replay += " --product"
-        if options.dependencies:
+        if options.flows:
+            replay += " --flows"
+        elif options.dependencies:
             replay += " --dependencies"
         raise SimulationFailed(seed, violation.what, lines, replay) from violation

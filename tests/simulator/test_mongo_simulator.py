@@ -16,6 +16,7 @@ from tests.simulator.trace import Trace
 # A seed takes some 2 s here, most of it commits: hundreds of others are run by hand.
 CALENDAR_SEEDS = range(0, 4, 2)
 LIMIT_SEEDS = range(0, 4, 2)
+FLOW_SEEDS = range(0, 2, 1)
 DEPENDENCY_SEEDS = range(0, 4, 2)
 SEEDS = range(0, 8, 2)
 PRODUCT_SEEDS = range(0, 4, 2)
@@ -69,3 +70,9 @@ def test_dependencies_are_kept_on_mongodb(url: str, first: int) -> None:
 def test_calendars_are_kept_on_mongodb(url: str, first: int) -> None:
     for seed in range(first, first + CALENDAR_SEEDS.step):
         run_seed(seed, url, Trace(), calendars=True)
+
+
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
+def test_flows_are_kept_on_mongodb(url: str, first: int) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, url, Trace(), flows=True)

@@ -14,6 +14,7 @@ from tests.simulator.trace import Trace
 
 CALENDAR_SEEDS = range(0, 4, 2)
 LIMIT_SEEDS = range(0, 2, 1)
+FLOW_SEEDS = range(0, 2, 1)
 DEPENDENCY_SEEDS = range(0, 4, 2)
 SEEDS = range(0, 9, 3)
 PRODUCT_SEEDS = range(100, 106, 2)
@@ -71,3 +72,9 @@ def test_dependencies_are_kept_on_postgresql(first: int) -> None:
 def test_calendars_are_kept_on_postgresql(first: int) -> None:
     for seed in range(first, first + CALENDAR_SEEDS.step):
         run_seed(seed, server_url("postgres"), Trace(), calendars=True)
+
+
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
+def test_flows_are_kept_on_postgresql(first: int) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace(), flows=True)

@@ -14,10 +14,11 @@ from tests.isolation import own_place
 from tests.lengths import chunks
 from tests.simulator import simulate
 from tests.simulator.backends import server_backend
-from tests.simulator.simulation import WITH_DRIVER
+from tests.simulator.simulation import WITH_DRIVER, with_flows
 
 LIMIT_SEEDS = range(0, 6, 1)
 CALENDAR_SEEDS = range(0, 12, 4)
+FLOW_SEEDS = range(0, 2, 1)
 DEPENDENCY_SEEDS = range(0, 12, 4)
 SEEDS = range(0, 40, 4)
 PRODUCT_SEEDS = range(0, 15, 5)
@@ -53,12 +54,15 @@ def run_seed(
     limits: bool = False,
     dependencies: bool = False,
     calendars: bool = False,
+    flows: bool = False,
 ) -> list[str]:
     """The lines of its trace."""
     with own_place(server) as url:
         options = WITH_DRIVER._replace(
             product=product, limits=limits, dependencies=dependencies, calendars=calendars
         )
+        if flows:
+            options = with_flows(options, seed)
         report = simulate(seed, server_backend(url), options, store=url)
         assert differences(url) == {}
     return [str(line) for line in report.trace]
@@ -96,3 +100,9 @@ def test_dependencies_are_kept(first: int, server: str) -> None:
 def test_calendars_are_kept(first: int, server: str) -> None:
     for seed in range(first, first + CALENDAR_SEEDS.step):
         run_seed(seed, server, calendars=True)
+
+
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
+def test_flows_are_kept(first: int, server: str) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, server, flows=True)

@@ -31,6 +31,8 @@ LIMIT_SEEDS = range(0, 300, 50)
 SQLITE_LIMIT_SEEDS = range(0, 30, 5)
 DEPENDENCY_SEEDS = range(0, 600, 100)
 SQLITE_DEPENDENCY_SEEDS = range(0, 30, 5)
+FLOW_SEEDS = range(0, 400, 20)
+SQLITE_FLOW_SEEDS = range(0, 16, 2)
 
 # Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
 REGRESSIONS = {
@@ -110,6 +112,18 @@ def test_dependencies_are_kept_on_sqlite(first: int) -> None:
         run_seed(seed, "sqlite", Trace(), dependencies=True)
 
 
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS))
+def test_flows_are_kept_in_memory(first: int) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, "memory", Trace(), flows=True)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_FLOW_SEEDS))
+def test_flows_are_kept_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_FLOW_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), flows=True)
+
+
 @pytest.mark.parametrize("first", chunks(SQLITE_SEEDS))
 def test_the_promise_is_kept_on_sqlite(first: int) -> None:
     for seed in range(first, first + SQLITE_SEEDS.step):
@@ -141,6 +155,11 @@ def _first_failure(seeds: int) -> None:
 
 def test_a_seed_of_the_product_replays_to_the_letter() -> None:
     first, second = (run_seed(9, "memory", Trace(), product=True) for _ in range(2))
+    assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
+
+
+def test_a_seed_of_flows_replays_to_the_letter() -> None:
+    first, second = (run_seed(9, "memory", Trace(), flows=True) for _ in range(2))
     assert [str(line) for line in first.trace] == [str(line) for line in second.trace]
 
 

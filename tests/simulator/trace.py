@@ -74,7 +74,9 @@ def describe(value: object) -> str:
             return describe(value.planned) if value.planned else "nothing due"
         case Transition():
             state = "" if not isinstance(value.state, str) else f" to {value.state}"
-            return f"[{value.run}#{value.attempt}{state} token {value.token}]"
+            more = "".join(f" with {describe(end)}" for end in value.ends)
+            more += "".join(f" +run {run.id}" for run in value.adds)
+            return f"[{value.run}#{value.attempt}{state} token {value.token}{more}]"
         case Claim():
             return f"up to {value.limit}, token {value.token}, now {_time(value.now)}"
         case Claimed():

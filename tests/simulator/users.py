@@ -116,7 +116,7 @@ class User:
                 return
 
     def _make(self, name: str, row: ScheduleRecord | None, now: Instant) -> None:
-        wanted = random_schedule(self.random, name, now)
+        wanted = self._new_schedule(name, now)
         if self.node.simulation.options.dependencies:
             wanted = dependent(wanted)
             for before in predecessors(wanted.trigger, wanted.after):
@@ -127,6 +127,12 @@ class User:
             wanted = with_calendar(self.random, wanted, now)
         planned = changes.create(wanted, now, row)
         self._put(Write(planned, None if row is None else row.version), Intent("create", now, wanted.trigger))
+
+    def _new_schedule(self, name: str, now: Instant) -> ScheduleRecord:
+        return random_schedule(self.random, name, now)
+
+    def _new_payload(self, token: str) -> str:
+        return f'"{token}"'
 
     def _link(self, before: str, name: str) -> bool:
         """Add a schedule to the followers of another one, as ``app.schedules`` does before it writes it."""
@@ -177,7 +183,7 @@ class User:
             wish.trigger = trigger
             return wish
         if chance < 0.35:
-            wishes: dict[str, object] = {"payload": f'"{token}"'}
+            wishes: dict[str, object] = {"payload": self._new_payload(token)}
             # Drawn from the token, so that a seed's other choices stay as they are.
             drawn = crc32(token.encode())
             if drawn % 3 == 0:

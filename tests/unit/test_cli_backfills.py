@@ -8,7 +8,7 @@ import click
 import pytest
 
 from evenbeat import Scheduler, cron
-from evenbeat.cli import backfill_words
+from evenbeat.cli import backfill_words, progress
 from evenbeat.cli.progress import bar
 from evenbeat.core.records import Record
 from evenbeat.node.backfills import advance
@@ -192,7 +192,7 @@ def test_waiting_shows_the_progress_and_answers_by_the_exit_code(
     app: Scheduler, monkeypatch: pytest.MonkeyPatch, error: str | None
 ) -> None:
     replace_sleep(monkeypatch, lambda _: work(app, error))
-    monkeypatch.setattr(backfill_words, "_LINE_EVERY", 0.0)
+    monkeypatch.setattr(progress, "_LINE_EVERY", 0.0)
     result = run("schedules", "backfill", "hourly", *RANGE, "--wait")
     assert result.exit_code == (0 if error is None else 1)
     lines = result.stderr.splitlines()

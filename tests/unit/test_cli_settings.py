@@ -113,6 +113,15 @@ def test_names_of_schedules_are_completed_from_the_store(app: Scheduler) -> None
     assert completions("schedules", "p") == ("plain,pause\n", "")
 
 
+def test_names_of_flows_are_completed_from_the_app(tmp_path: Path) -> None:
+    code = "from evenbeat import Scheduler\napp = Scheduler()\nflow = app.new_flow('nightly')\n"
+    (tmp_path / "flow_app.py").write_text(code + "flow.add_step('a', app.task(name='a')(lambda: None))\n")
+    assert completions("flows", "show", "n", EVENBEAT_APP="flow_app.py") == ("plain,nightly\n", "")
+    assert completions("flows", "run", "--app", "flow_app.py", "n") == ("plain,nightly\n", "")
+    assert completions("flows", "show", "n") == ("\n", "")
+    assert completions("flows", "show", "n", EVENBEAT_APP="no_app.py") == ("\n", "")
+
+
 def test_a_completion_never_fails_and_makes_nothing(tmp_path: Path) -> None:
     assert completions("schedules", "show", "d") == ("\n", "")
     assert completions("schedules", "show", "d", EVENBEAT_STORE="oracle://x") == ("\n", "")

@@ -156,7 +156,7 @@ def test_statistics_without_a_time_keep_the_previous_one() -> None:
 
 def test_a_repetition_is_accepted_even_if_its_gate_has_closed_since() -> None:
     again = transition(gate=("acme", "s", 1, 1))
-    done = settlement([again], {"r": RunStatus("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2)})
+    done = settlement([again], {"r": RunStatus("queued", 3, "t", None)}, T, {("acme", "s"): (1, 2, 3)})
     assert (done.answers, done.updates) == ([True], {})
 
 
@@ -229,11 +229,13 @@ def test_a_batch_has_a_thousand_of_the_runs_that_its_transitions_end_and_add() -
 
 
 def test_a_gate_passes_only_if_the_schedule_is_unchanged() -> None:
-    rows = {("acme", "s"): (2, 5)}
+    rows = {("acme", "s"): (2, 5, 7)}
     assert passes(transition(), rows)
     assert passes(transition(gate=("acme", "s", 2, 5)), rows)
     assert not passes(transition(gate=("acme", "s", 2, 6)), rows)
     assert not passes(transition(gate=("acme", "s", 3, 5)), rows)
+    assert passes(transition(gate=("acme", "s", 2, 5), gate_fires=7), rows)
+    assert not passes(transition(gate=("acme", "s", 2, 5), gate_fires=6), rows)
     assert passes(transition(gate=("acme", "gone", 0, 0)), rows)
     assert not passes(transition(gate=("acme", "gone", 2, 5)), rows)
     assert not passes(transition(gate=("other", "s", 2, 5)), rows)
@@ -257,7 +259,7 @@ def test_each_transition_of_a_batch_sees_the_ones_before_it() -> None:
         transition(run="gated", gate=("acme", "s", 1, 1), records=(refused,)),
     ]
     statuses = {name: RunStatus("running", 2, None, None) for name in ("r", "other", "gated")}
-    done = settlement(batch, statuses, T, {("acme", "s"): (1, 2)})
+    done = settlement(batch, statuses, T, {("acme", "s"): (1, 2, 3)})
     assert done.answers == [True, True, True, False, False, True, True, False]
     assert done.updates == {
         "r": {"lease_until": T + 30, "state": "succeeded", "settled": "u"},

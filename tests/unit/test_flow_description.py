@@ -180,8 +180,7 @@ def _circle(app: Scheduler, work: Task[..., Any]) -> None:
 def _condition_on_a_result(app: Scheduler, work: Task[..., Any]) -> None:
     @app.flow
     def flow() -> None:
-        if work.step():
-            work.step(step_name="two")
+        bool(work.step())
 
 
 def _arithmetic(app: Scheduler, work: Task[..., Any]) -> None:
@@ -199,8 +198,7 @@ def _text_of_a_parameter(app: Scheduler, work: Task[..., Any]) -> None:
 def _loop_over_a_result(app: Scheduler, work: Task[..., Any]) -> None:
     @app.flow
     def flow() -> None:
-        for _ in work.step():
-            work.step()
+        list(work.step())
 
 
 def _map_over_text(app: Scheduler, work: Task[..., Any]) -> None:
@@ -307,7 +305,7 @@ def _scheduled_with_arguments(app: Scheduler, work: Task[..., Any]) -> None:
         (_wrong_type, '"five".*int'),
         (_unreachable, "can never run"),
         (_unknown_condition, "sometimes"),
-        (_after_unknown, 'step a after "b", which is no step'),
+        (_after_unknown, 'step a after "b", which is not a step'),
         (_circle, "wait for each other: a after b after a"),
         (_condition_on_a_result, "result of step work is not known while flow flow is described"),
         (_arithmetic, "parameter n is not known"),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat import (
     Event,
@@ -21,7 +22,14 @@ from evenbeat import (
     every,
     on_success_of,
 )
+from evenbeat.core.json_text import encode
+from evenbeat.core.records import Record
+from evenbeat.doctor.flows import flow_findings
+from evenbeat.node.presence import NodeInfo, live_nodes
+from evenbeat.stores.base import RunQuery, Store
+from evenbeat.tasks.task import ExecutorKind
 from evenbeat.testing import VirtualScheduler, virtual
+from tests.lengths import LONG
 
 
 class Work:
@@ -119,7 +127,7 @@ def test_parameters_are_given_where_the_flow_starts_or_have_their_defaults(
     start(time, flow, day="tue", factor=5)
     assert [value for _, value in work.calls] == [({"of": ["mon"]}, 3), ({"of": ["tue"]}, 5)]
     with pytest.raises(InvalidValue, match="missing a required argument: 'day'"):
-        flow.enqueue()
+        time.app.enqueue("flow")
 
 
 def test_a_map_has_a_run_for_each_element_and_its_result_is_the_list_of_theirs(
@@ -140,6 +148,7 @@ def test_a_map_has_a_run_for_each_element_and_its_result_is_the_list_of_theirs(
     assert start(time, flow, values=[]).result == []
 
 
+@LONG
 def test_a_map_over_ten_thousand_elements_is_joined_once(time: VirtualScheduler, work: Work) -> None:
     @time.app.flow
     def flow(values: list[int]) -> Any:
@@ -321,7 +330,7 @@ def test_retry_runs_a_step_again_with_what_came_after_it(time: VirtualScheduler,
     assert time.app.flows.show(run.id).state == "succeeded"
     with pytest.raises(InvalidValue, match="has no step"):
         time.app.flows.retry(run.id, "nothing")
-    with pytest.raises(RunRefused, match="is a step of a flow: resume the flow"):
+    with pytest.raises(RunRefused, match="is a step of a flow: resume its flow"):
         time.app.runs.retry(f"{run.id}~left@2")
 
 
@@ -466,10 +475,70 @@ def test_overlap_sees_a_flow_as_active_until_its_last_step_has_ended(
     assert sum(row.count for row in skipped if row.reason == "overlap") == 4
 
 
+@pytest.mark.parametrize("policy", [{"overlap": "queue"}, {"overlap": "queue_all"}, {"max_concurrent": 1}])
+def test_ticks_wait_until_a_flow_has_ended(
+    time: VirtualScheduler, work: Work, policy: dict[str, Any]
+) -> None:
+    _held(time, work, **policy)
+    # Ticks at 10, 20, 30 minutes; a flow takes 25.
+    time.travel("36m")
+    runs = time.app.runs.list(schedule="held")
+    assert [run.state for run in runs] == ["running", "succeeded"]
+    assert runs[0].started_at is not None
+    assert runs[0].started_at == runs[1].finished_at
+
+
+def test_steps_know_the_tick_of_the_outermost_flow(time: VirtualScheduler, work: Work) -> None:
+    ticks: list[Any] = []
+
+    @time.app.task
+    def note(run: RunContext) -> None:
+        assert run.flow is not None
+        ticks.append(run.flow.tick)
+
+    @time.app.flow
+    def inner() -> None:
+        note.step()
+
+    @time.app.flow(schedule=every("10m"))
+    def outer() -> None:
+        note.step()
+        inner.step()
+
+    time.travel("10m")
+    assert ticks == [time.now, time.now]
+    outer.enqueue()
+    time.run_pending()
+    assert ticks[2:] == [None, None]
+
+
+def test_a_flow_that_is_in_the_code_only_is_started_by_its_ticks(time: VirtualScheduler, work: Work) -> None:
+    @time.app.flow(schedule=every("10m"), durable=False)
+    def flow() -> None:
+        work.make.step(step_name="a")
+
+    time.travel("31m")
+    assert work.names == ["a"] * 3
+    assert {run.kind for run in time.app.runs.list(task="flow")} == {"flow"}
+
+
+def test_a_flow_within_a_flow_keeps_the_graph_of_the_outer_start(time: VirtualScheduler, work: Work) -> None:
+    inner = time.app.new_flow("inner")
+    inner.add_step("old", work.make)
+    outer = time.app.new_flow("outer")
+    outer.add_step("in", inner)
+    inner.begin_description()
+    inner.add_step("new", work.make)
+    start(time, outer)
+    assert work.names == ["old"]
+    start(time, inner)
+    assert work.names == ["old", "new"]
+
+
 def test_a_flow_that_is_replaced_by_the_next_tick_is_cancelled(time: VirtualScheduler, work: Work) -> None:
     _held(time, work, overlap="cancel_running")
     time.travel("35m")
-    runs = [run for run in time.app.runs.list(schedule="held")]
+    runs = time.app.runs.list(schedule="held")
     assert [run.state for run in runs] == ["running", "cancelled", "cancelled"]
     assert time.app.runs.get(f"{runs[1].id}~slow").state == "cancelled"
 
@@ -560,21 +629,13 @@ def test_a_payload_that_does_not_fit_the_flow_here_is_handed_back(time: VirtualS
     run = time.app.enqueue("diamond")
     time.run_pending()
     assert time.app.runs.get(run.id).state == "succeeded"
-    from msgspec.structs import replace
-
-    (row,) = time.app.store.find_runs(_query(run.id)).items
+    (row,) = time.app.store.find_runs(RunQuery(ids=(run.id,))).items
     time.app.store.add_runs(
         [replace(row, id="odd", payload='{"no":1}', state="queued", flow=None, attempt=0, finished_at=None)]
     )
     time.run_pending()
     odd = time.app.runs.get("odd")
     assert (odd.state, odd.attempts[-1].outcome) == ("queued", "handed back")
-
-
-def _query(run_id: str) -> Any:
-    from evenbeat.stores.base import RunQuery
-
-    return RunQuery(ids=(run_id,))
 
 
 def test_a_flow_can_be_enqueued_for_later_and_expire(time: VirtualScheduler, work: Work) -> None:
@@ -599,3 +660,75 @@ def test_show_refuses_what_is_not_a_flow(time: VirtualScheduler, work: Work) -> 
     run = start(time, diamond(time, work))
     with pytest.raises(RunRefused, match=f"is not a flow, but a run of task make; it is a step of {run.id}"):
         time.app.flows.show(f"{run.id}~top")
+
+
+def test_why_says_what_a_flow_waits_for(time: VirtualScheduler, work: Work) -> None:
+    def gone(part: Any) -> Any:
+        return part
+
+    flow = time.app.new_flow("made")
+    flow.add_step("top", work.make, payload={"value": [1, 2]})
+    flow.add_step("each", Task(gone, "gone"), map_over=[1, 2, 3], after=["top"])
+    flow.add_step("last", work.make, after=["each"])
+    run = start(time, flow)
+    why = time.app.runs.why(run.id)
+    assert why.sentence.endswith("; it waits for step each (queued)")
+    facts = [fact.text for fact in why.evidence]
+    assert "1 of 3 steps have ended" in facts
+    assert "map each: 0 of 3 elements have ended" in facts
+    assert any(
+        text.startswith("step each waits for a worker: no live node executes runs") for text in facts
+    ), facts
+    step = time.app.runs.why(f"{run.id}~each~1")
+    assert f"step each, element 1 of flow {run.id}" in [fact.text for fact in step.evidence]
+    time.app.flows.cancel(run.id)
+    assert time.app.runs.why(run.id).remedy == f"to run it after all: evenbeat flows resume {run.id}"
+
+
+def test_why_says_why_a_flow_failed_and_how_to_go_on(time: VirtualScheduler, work: Work) -> None:
+    work.broken = {"left"}
+    run = start(time, diamond(time, work))
+    why = time.app.runs.why(run.id)
+    assert f"run {run.id} of diamond failed: step left failed: ValueError: left is broken" in why.sentence
+    assert why.remedy == f"evenbeat flows resume {run.id}"
+    step = time.app.runs.why(f"{run.id}~left")
+    assert step.remedy == f"evenbeat flows resume {run.id}"
+
+
+def announce(store: Store, tasks: dict[str, ExecutorKind]) -> None:
+    """Write the record of a live node that has these tasks."""
+    info = NodeInfo(
+        name="n1",
+        host="h",
+        pid=1,
+        version="",
+        started_at=0,
+        seen_at=0,
+        ticker=True,
+        worker=True,
+        tasks=tasks,
+        queues=["default"],
+        slots={"thread": 1},
+    )
+    record = Record(kind="node", key="n1", body=encode(info), expires=store.now() + 86_400_000)
+    assert store.put_record(record)
+
+
+def test_doctor_names_steps_whose_task_no_node_has_and_flows_that_never_end(
+    time: VirtualScheduler, work: Work
+) -> None:
+    gone: Task[..., Any] = Task(lambda: None, "gone")
+    flow = time.app.new_flow("made")
+    flow.add_step("top", gone)
+    flow.add_step("last", gone, after=["top"])
+    run = start(time, flow)
+    store, now = time.app.store, time.app.store.now()
+    assert list(flow_findings(store, [], now)) == []
+    announce(store, {"made": "thread", "make": "thread"})
+    (found,) = flow_findings(store, live_nodes(store), now)
+    assert found.message == "1 flow has a step whose task no live node has"
+    assert found.details == (f"gone, step top of {run.id}", f"gone, step last of {run.id}")
+    (old,) = flow_findings(store, [], now + 31 * 86_400_000)
+    assert "not ended for over 30 days" in old.message
+    time.app.flows.cancel(run.id)
+    assert list(flow_findings(store, live_nodes(store), now)) == []

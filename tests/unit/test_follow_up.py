@@ -32,7 +32,7 @@ def test_a_task_adds_runs_with_its_own_end() -> None:
         assert sorted(sent) == [("ann", date(2026, 3, 1), 1), ("bob", date(2026, 3, 1), 2)]
         assert time.app.runs.get(run.id).result == {"sent": 2}
         assert time.app.runs.get(failed.id).state == "failed"
-        followed = [each for each in time.app.runs.list(task="send")]
+        followed = time.app.runs.list(task="send")
         assert sorted(each.id for each in followed) == [f"{run.id}+1.0", f"{run.id}+1.1"]
         assert {(each.priority, each.retries, each.state) for each in followed} == {(8, 2, "succeeded")}
 

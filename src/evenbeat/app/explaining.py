@@ -16,18 +16,29 @@ from evenbeat.app.session import AppSession, virtual_time
 from evenbeat.app.tick_records import FIRED_WITHIN, TickRecords
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.durations import is_duration
-from evenbeat.core.explanations import Why
+from evenbeat.core.explanations import Fact, Why
 from evenbeat.core.instants import Instant, Moment, from_ms, read_date, read_instant, read_moment, to_ms
 from evenbeat.core.records import ACTIVE_STATES, RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
+from evenbeat.node.flows import FlowGraphs
 from evenbeat.node.presence import live_nodes
 from evenbeat.node.pruner import purged_before
 from evenbeat.node.rollups import read_rollups
 from evenbeat.observe import explanations, run_explanations
+from evenbeat.observe.flow_explanations import (
+    NAMED,
+    FlowFacts,
+    OpenStep,
+    flow_facts,
+    member_facts,
+    open_words,
+)
+from evenbeat.rules import flows
 from evenbeat.rules.accounts import is_of_trigger, trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick, row_for
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import may_be_stuck, needs_active
+from evenbeat.rules.flow_parts import flow_part
 from evenbeat.rules.rollups import KEPT, start_of
 from evenbeat.rules.ticks import own_trigger, readable_trigger
 from evenbeat.rules.waiting import Waiting, why_waiting
@@ -41,7 +52,7 @@ from evenbeat.rules.why import (
     why_run,
     why_tick,
 )
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.stores.base import LARGE_FIELDS, VALUES, RunQuery, Store
 from evenbeat.triggers import Calendared
 from evenbeat.triggers.zones import read_zone
 
@@ -49,6 +60,8 @@ _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?", re.ASCII)
 _DAY = timedelta(days=1)
 _ACTIVE = 500
 # How many entries of the audit are searched for one of a schedule or run, among those of the same name.
+# How many elements of a map are looked at.
+_PAGE = 500
 _NAMESAKES = 20
 # The minutes around a tick in which nodes are searched.
 _MINUTES_BEFORE, _MINUTES_AFTER = 15 * MINUTE, 30 * MINUTE
@@ -104,7 +117,28 @@ def explain_run(session: AppSession, run: RunRecord, tz: str | None = None) -> W
     zone: tzinfo = asked or (UTC if trigger is None else trigger.tzinfo)
     entry = _entry(session, run.tenant, change_behind_run(run))
     before = run_before(store, run)
-    return run_explanations.run_why(run, why_run(run, waiting), waiting, store.now(), zone, entry, before)
+    finding = why_run(run, waiting)
+    flow = _flow(store, run)
+    return run_explanations.run_why(run, finding, waiting, store.now(), zone, entry, before, flow)
+
+
+def _flow(store: Store, run: RunRecord) -> FlowFacts:
+    """Return what a flow under way waits for, or which flow a step belongs to."""
+    state = flow_part(run).state
+    facts = member_facts(run)
+    if state is None or run.state != "running":
+        return FlowFacts("", tuple(facts))
+    graph = FlowGraphs(store).get(state.graph)
+    if graph is None:
+        return FlowFacts("", (*facts, Fact(text="the store has no graph of it")))
+    steps: list[OpenStep] = []
+    for at, ids in flows.open_runs(run, graph):
+        query = RunQuery(ids=tuple(ids[:_PAGE]), states=("queued", "running"), without=VALUES, limit=1)
+        found = next(iter(store.find_runs(query).items), None) if len(steps) < NAMED else None
+        steps.append(
+            OpenStep(graph.steps[at].name, found, None if found is None else why_it_waits(store, found))
+        )
+    return FlowFacts(open_words(steps), (*facts, *flow_facts(run, graph, steps)))
 
 
 def _entry(session: AppSession, tenant: str, change: ChangeBehind | None) -> AuditEntry | None:

@@ -75,8 +75,7 @@ class Flows:
     def show(self, id: str, *, tenant: str | None = None) -> FlowRun:
         """Return a run of a flow, with the state of each step.
 
-        Of a map with more than 1,000 elements, it reads those that are active or failed among the first
-        1,000.
+        Of a map, it reads the runs of the first 1,000 elements; the counts are of all of them.
         """
         run = self._record(id, tenant)
         graph = self._graph(run)
@@ -169,8 +168,9 @@ def refuse_step(run: RunRecord) -> None:
     member = flow_part(run).member
     if member is not None:
         raise RunRefused(
-            f"run {run.id} is a step of a flow: resume the flow {member.flow}, or retry its step "
-            f"{step_name(run)}: app.flows.retry",
+            f"run {run.id} is a step of a flow: resume its flow ('evenbeat flows resume {member.flow}', "
+            f"app.flows.resume), or retry the step ('evenbeat flows retry {member.flow} {step_name(run)}', "
+            "app.flows.retry)",
             subject=run.id,
         )
 
@@ -191,14 +191,13 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
                 subject=run.id,
             )
         at = None if step is None else _position(settling, run, step)
-        gate = _gate(session, run)
         now = store.now()
         what = {} if step is None else {"step": step}
         change = auditing.run_change("retry", run, {"state": run.state}, {"state": "running", **what})
         transition = settling.resume(run, at, now, extra=audited(change, now))
         if transition is None:
             raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
-        if store.settle_runs([transition if gate is None else _gated(transition, gate)])[0]:
+        if store.settle_runs([_gated(session, run, transition)])[0]:
             store.hint()
             return
         (run,) = store.find_runs(RunQuery(ids=(run.id,))).items or (run,)
@@ -219,15 +218,16 @@ def _position(settling: FlowSettling, run: RunRecord, step: str) -> int:
     return positions[step]
 
 
-def _gate(session: AppSession, run: RunRecord) -> tuple[str, str, int, int] | None:
-    """Return the gate of a flow that goes on after its end: if its schedule bounds its active runs, there
-    must be no other one."""
+def _gated(session: AppSession, run: RunRecord, transition: Transition) -> Transition:
+    """Return the transition of a flow that goes on after its end with the gate: if its schedule bounds its
+    active runs, there must be no other one, and none may start meanwhile."""
     if run.schedule is None or run.state in ACTIVE_STATES:
-        return None
+        return transition
     row = session.row(run.tenant, run.schedule)
     if row is None:
-        return (run.tenant, run.schedule, 0, 0)
-    if row.state != "deleted" and needs_active(row):
+        return replace(transition, gate=(run.tenant, run.schedule, 0, 0))
+    is_bounded = row.state != "deleted" and needs_active(row)
+    if is_bounded:
         query = RunQuery(tenant=run.tenant, schedule=run.schedule, states=tuple(ACTIVE_STATES), limit=1)
         active = session.store().find_runs(query).items
         if active:
@@ -236,11 +236,8 @@ def _gate(session: AppSession, run: RunRecord) -> tuple[str, str, int, int] | No
                 "resume the flow when it has ended",
                 subject=run.id,
             )
-    return (run.tenant, run.schedule, row.generation, row.revision)
-
-
-def _gated(transition: Transition, gate: tuple[str, str, int, int]) -> Transition:
-    return replace(transition, gate=gate)
+    gate = (run.tenant, run.schedule, row.generation, row.revision)
+    return replace(transition, gate=gate, gate_fires=row.fire_seq if is_bounded else None)
 
 
 def _why_not(run: RunRecord, step: str | None, letters: str) -> str:

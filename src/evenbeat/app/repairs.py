@@ -26,6 +26,7 @@ from evenbeat.rules import attempts, auditing, changes
 from evenbeat.rules.code_only import is_from_memory
 from evenbeat.rules.dependencies import Unlisted, is_after_success, is_on_success, unlisted
 from evenbeat.rules.firing import Planned, plan
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run, every_schedule
 
@@ -206,7 +207,9 @@ def _times(one: Duplicate) -> str:
 def lost_runs(store: Store, now: Instant) -> list[RunRecord]:
     """Return running runs without a lease, or whose lease ended a while ago: no node has taken them over."""
     query = RunQuery(states=("running",), without=LARGE_FIELDS, limit=_PAGE)
-    return [run for run in every_run(store, query) if (run.lease_until or 0) < now - LEASE_OVER]
+    running = every_run(store, query)
+    # No worker holds a flow that has begun. Any node looks at it when its lease has ended.
+    return [run for run in running if (run.lease_until or 0) < now - LEASE_OVER and not is_begun(run)]
 
 
 def _lost(store: Store, now: Instant) -> Iterator[_Found]:

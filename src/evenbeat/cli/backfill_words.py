@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import click
-
 from evenbeat.cli.layout import Cell, Column, Fitted, listed, styled
 from evenbeat.cli.local_time import LocalTime
-from evenbeat.cli.progress import bar
+from evenbeat.cli.progress import bar, followed
 from evenbeat.core.backfills import Backfill, BackfillPlan, BackfillTick, TickState
 from evenbeat.core.instants import to_ms
 from evenbeat.observe.phrases import count, date_time, timespec
@@ -23,13 +19,6 @@ if TYPE_CHECKING:
 
     from evenbeat.app.scheduler import Scheduler
 
-wait_option = click.option(
-    "--wait", "--follow", "wait", is_flag=True, help="Show its progress until it is over."
-)
-
-# Seconds between two looks, and between two lines if stderr is not a terminal.
-_LOOK_EVERY = 0.5
-_LINE_EVERY = 10.0
 _SHOWN = 20
 _STYLES = {"running": "cyan", "done": "green", "cancelling": "yellow", "cancelled": "yellow"}
 _STATES: dict[TickState, str] = {
@@ -70,23 +59,12 @@ def progress_line(backfill: Backfill) -> str:
 
 
 def follow(app: Scheduler, backfill: Backfill) -> Backfill:
-    """Show the progress on stderr until the backfill is over: one line that changes, or, if stderr is not a
-    terminal, a line now and then."""
-    is_terminal = sys.stderr.isatty()
-    said, said_at = "", -_LINE_EVERY
-    while True:
-        line = progress_line(backfill)
-        if is_terminal:
-            click.echo(f"\r{line}\x1b[K", nl=False, err=True)
-        elif line != said and (backfill.is_over or time.monotonic() - said_at >= _LINE_EVERY):
-            click.echo(line, err=True)
-            said, said_at = line, time.monotonic()
-        if backfill.is_over:
-            if is_terminal:
-                click.echo("", err=True)
-            return backfill
-        time.sleep(_LOOK_EVERY)
-        backfill = app.backfills.get(backfill.id, tenant=backfill.tenant)
+    """Show the progress on stderr until the backfill is over."""
+
+    def again(backfill: Backfill) -> Backfill:
+        return app.backfills.get(backfill.id, tenant=backfill.tenant)
+
+    return followed(backfill, again, progress_line, lambda backfill: backfill.is_over)
 
 
 def report(backfill: Backfill, local: LocalTime) -> Iterator[RenderableType]:

@@ -85,7 +85,7 @@ class LazyGroup(click.Group):
 
 def did_you_mean(word: str, known: Mapping[str, object]) -> str:
     """Return ``: did you mean next?``, or an empty text without a similar word."""
-    near = get_close_matches(word, known, n=3, cutoff=0.5)
+    near = get_close_matches(word, known, n=3, cutoff=0.55)
     return f": did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -44,6 +44,9 @@ class Root(Reporting, LazyGroup):
         "Schedules and runs": {
             "schedules": Lazy("evenbeat.cli.commands.schedules", "List, show, create and change schedules."),
             "runs": Lazy("evenbeat.cli.commands.runs", "List, show, enqueue, retry, cancel and move runs."),
+            "flows": Lazy(
+                "evenbeat.cli.commands.flows", "List, draw, run and resume flows: graphs of tasks."
+            ),
             "backfills": Lazy("evenbeat.cli.commands.backfills", "List, show and cancel backfills."),
             "templates": Lazy(
                 "evenbeat.cli.commands.templates",

@@ -154,14 +154,19 @@ def warn_of_other_store(settings: Settings, app: Scheduler) -> None:
 
 @contextmanager
 def opened(
-    store: str | None, tenant: str | None, *, create: bool = False, tasks: bool = False
+    store: str | None,
+    tenant: str | None,
+    *,
+    create: bool = False,
+    tasks: bool = False,
+    app_name: str | None = None,
 ) -> Iterator[Scheduler]:
     """Yield a scheduler on the store that the options and settings name, and close it.
 
     The audit records changes inside the block under the user of this process, on the command line. With
-    ``tasks``, the scheduler has the tasks of the app that the settings name, if they name one.
+    ``tasks``, the scheduler has the tasks of the app that ``app_name`` or the settings name, if one does.
     """
-    settings = settings_here(store=store, tenant=tenant)
+    settings = settings_here(store=store, tenant=tenant, app=app_name)
     app = Scheduler(find_store(settings, create=create).store, tenant=settings["tenant"])
     if tasks and settings.is_set("app"):
         from evenbeat.app.loading import load_app

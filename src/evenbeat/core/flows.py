@@ -19,6 +19,8 @@ class FlowPlace(msgspec.Struct, frozen=True, kw_only=True):
     step: str
     index: int | None = None
     """Of an element of a map: its position in the list."""
+    tick: datetime | None = None
+    """The tick that started the flow, or the outermost one of flows within flows; None if a user did."""
 
 
 class FlowStepInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,8 @@ class FlowStepRun(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     state: str
     """``waiting``, ``queued``, ``running``, ``succeeded``, ``failed``, ``cancelled``, ``not_run`` (a step
-    before it failed) or ``not_needed`` (no step before it failed, and it runs only then)."""
+    before it failed, or the flow was stopped) or ``not_needed`` (no step before it failed, and it runs only
+    then)."""
     run: str | None
     """The id of its run; None if it has none, and for maps."""
     started_at: datetime | None = None
@@ -93,5 +96,5 @@ class FlowRun(msgspec.Struct, frozen=True, kw_only=True):
     outer: FlowPlace | None
     """The flow that this one is a step of."""
     graph: FlowInfo | None
-    """None before it has begun."""
+    """The one that it was started with; before that, the one that is registered here, or None."""
     steps: tuple[FlowStepRun, ...]

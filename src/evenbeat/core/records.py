@@ -318,6 +318,8 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | msgspec.UnsetType | None = msgspec.UNSET
     earlier: str | msgspec.UnsetType = msgspec.UNSET
     flow: str | msgspec.UnsetType = msgspec.UNSET
+    payload: str | msgspec.UnsetType = msgspec.UNSET
+    """Only of a flow within a flow that begins: its arguments, with the results of steps."""
     task: str | msgspec.UnsetType = msgspec.UNSET
     """Only of a queued run that stays queued: it becomes a run of this task. Its cohort is removed, since
     cohorts depend on the task: the next claim gives it another one."""
@@ -344,6 +346,9 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Numbers of 0 stand for "there is no such row". A retry names the schedule that was read for the decision,
     so that it can't bypass a policy that was set in between.
     """
+    gate_fires: int | None = None
+    """Of the gate: its ``fire_seq`` must be this, too: no tick has fired since the schedule was read. The
+    store counts it up, so that it refuses the write of a user who has not seen this run become active."""
 
 
 # msgspec inspects the fields of a record type when it first reads one. If threads do so at the same moment,

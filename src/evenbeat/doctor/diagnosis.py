@@ -11,6 +11,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
 from evenbeat.doctor.delivery import alert_findings
 from evenbeat.doctor.findings import Finding
+from evenbeat.doctor.flows import flow_findings
 from evenbeat.doctor.nodes import clock_finding, fallback_findings, nodes_finding, self_check_findings
 from evenbeat.doctor.runs import (
     duplicates_finding,
@@ -54,6 +55,7 @@ def diagnose(store: Store, local: Instant) -> list[Finding]:
         *(unread or [overdue_finding(rows, now)]),
         waiting_finding(store, alive, now, limits),
         *task_findings(alive, rows),
+        *flow_findings(store, alive, now),
         *limit_findings(store, alive, now, limits),
         expired_finding(store, now),
         *self_check_findings(store, alive, now),

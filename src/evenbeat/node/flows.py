@@ -6,7 +6,7 @@ and the app if a user cancels a run.
 
 from __future__ import annotations
 
-import itertools
+import logging
 import random
 import time
 from collections import OrderedDict, defaultdict
@@ -20,10 +20,9 @@ from evenbeat.core.flow_graphs import FlowGraph, decode_graph
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
-from evenbeat.node.settling import settle_in_parts
 from evenbeat.node.signals import Signals
 from evenbeat.rules import attempts, flows
-from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun
+from evenbeat.rules.flow_parts import OPEN, flow_part, is_begun
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.stores.decisions import status_of, verdict, with_transition
 
@@ -34,6 +33,9 @@ _MOST_ROUNDS = 200
 # Seconds: the longest pause before the next try.
 _LONGEST_PAUSE = 0.05
 _PAGE = 1_000
+
+
+_log = logging.getLogger("evenbeat.node.flows")
 
 
 class End(NamedTuple):
@@ -139,6 +141,8 @@ class FlowSettling:
         self._pause = pause
         self.graphs = FlowGraphs(store)
         self._flows: OrderedDict[str, RunRecord] = OrderedDict()
+        self._unsure: set[str] = set()
+        """The tokens of ends that may have been applied: the store did not answer."""
 
     # -- ends and beginnings -------------------------------------------------------------------------------
 
@@ -151,25 +155,29 @@ class FlowSettling:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
+        unstopped: dict[str, RunRecord] = {}
+        # The store accepts an end that was applied before, and does not apply the change of its flow that was
+        # decided now.
+        unsure = self._unsure.intersection(end.transition.token for end in ends) if self._unsure else set()
         for turn in range(_MOST_ROUNDS):
             if turn and None in answers:
                 self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
+            if (turn or unsure) and None in answers:
                 self._answer_known(ends, begins, answers)
             left = [at for at, answer in enumerate(answers) if answer is None]
             if not left:
                 for at, end in enumerate(ends):
                     if answers[at] and end.transition.cancel_requested is True and is_begun(end.run):
-                        ended += self.stop(end.run, "cancelled", now)
+                        unstopped[end.run.id] = end.run
+                for flow in unstopped.values():
+                    ended += self.stop(flow, "cancelled", now)
+                self._unsure -= unsure
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
-            try:
-                parts = settle_in_parts(self._store, [unit.transition for unit in units], self._component)
-                accepted = list(itertools.chain.from_iterable(parts))
-            except BaseException:
-                # Some of it may have been written.
-                for unit in units:
-                    self._forget(unit)
-                raise
+            accepted = self._written(units, ends)
+            if accepted is None:
+                self._unsure -= unsure
+                return self._settle_halves(ends, begins, answers, now, Settled([], ended, started))
             for unit, is_accepted in zip(units, accepted, strict=True):
                 if not is_accepted:
                     self._forget(unit)
@@ -178,8 +186,49 @@ class FlowSettling:
                     answers[at] = True
                 ended += unit.ended
                 started += [run for _, each in unit.rows for run in each.adds]
-                self._remember(unit)
+                unstopped |= {row.id: row for row, _ in unit.rows if _is_unstopped(row)}
+                if unsure:
+                    self._forget(unit)
+                else:
+                    self._remember(unit)
         raise StoreUnavailable(f"a flow was changed by others {_MOST_ROUNDS} times in a row")
+
+    def _written(self, units: Sequence[_Unit], ends: Sequence[End]) -> list[bool] | None:
+        """Return which units the store accepts; None if it can't write one of them."""
+        try:
+            return self._store.settle_runs([unit.transition for unit in units])
+        except BaseException as error:
+            # Some of it may have been written.
+            for unit in units:
+                self._forget(unit)
+                self._unsure.update(ends[at].transition.token for at in unit.leaves if at < len(ends))
+            if isinstance(error, StoreUnavailable) or not isinstance(error, Exception):
+                raise
+            if sum(len(unit.leaves) for unit in units) <= 1:
+                fields = {"component": self._component, "job_id": units[0].transition.run}
+                _log.error("the end of a step can't be written: %s", error, exc_info=error, extra=fields)
+            return None
+
+    def _settle_halves(
+        self,
+        ends: Sequence[End],
+        begins: Sequence[Begin],
+        answers: Sequence[bool | None],
+        now: Instant,
+        done: Settled,
+    ) -> Settled:
+        """Settle what has no answer in two halves: one that can't be written must not block the others."""
+        left = [at for at, answer in enumerate(answers) if answer is None]
+        final = [answer is True for answer in answers]
+        for half in (left[: len(left) // 2], left[len(left) // 2 :]) if len(left) > 1 else ():
+            some = [at for at in half if at < len(ends)]
+            rest = [at for at in half if at >= len(ends)]
+            settled = self.settle([ends[at] for at in some], now, [begins[at - len(ends)] for at in rest])
+            for at, answer in zip([*some, *rest], settled.answers, strict=True):
+                final[at] = answer
+            done.ended.extend(settled.ended)
+            done.started.extend(settled.started)
+        return Settled(final, done.ended, done.started)
 
     def stop(self, flow: RunRecord, why: Literal["cancelled", "timeout"], now: Instant) -> list[FlowEnd]:
         """Start no further steps of a flow, and cancel those that are queued or running, also in the flows
@@ -202,7 +251,7 @@ class FlowSettling:
                 End(run, wish)
                 for run in active
                 if not is_begun(run) and not (run.state == "running" and run.cancel_requested)
-                if (wish := attempts.cancel(run, now, f"flow.{run.id}.{run.attempt}")) is not None
+                if (wish := attempts.cancel(run, now, self._new_token())) is not None
             ]
             ended += self.settle(wishes, now).ended if wishes else []
         return ended
@@ -220,7 +269,7 @@ class FlowSettling:
                 return row
             work = _Work()
             work.stop = why
-            (unit,) = self._composed({flow_id: work}, {flow_id: row}, now)
+            (unit,) = self._composed({flow_id: work}, self._rows((), {flow_id: row}), now)
             if self._store.settle_runs([unit.transition])[0]:
                 ended += unit.ended
                 self._flows.pop(flow_id, None)
@@ -228,7 +277,8 @@ class FlowSettling:
         raise StoreUnavailable(f"flow {flow_id} was changed by others {_MOST_ROUNDS} times in a row")
 
     def recount(self, flow: RunRecord, now: Instant) -> list[FlowEnd] | None:
-        """Go on with a flow that has not counted the ends of some steps; None if it has counted all.
+        """Go on with a flow that has not counted the ends of some steps; None if it has counted all, or has
+        changed meanwhile.
 
         A safety net. Such a run was ended without its flow: the store set an unreadable row to failed, or
         somebody edited it.
@@ -251,9 +301,10 @@ class FlowSettling:
             unit = unit if wider is None else wider
         (is_accepted,) = self._store.settle_runs([unit.transition])
         self._forget(unit)
-        if is_accepted:
-            self._store.hint()
-        return unit.ended if is_accepted else []
+        if not is_accepted:
+            return None
+        self._store.hint()
+        return unit.ended
 
     def resume(
         self, flow: RunRecord, step: int | None, now: Instant, *, extra: tuple[Record, ...] = ()
@@ -263,35 +314,64 @@ class FlowSettling:
         None if there is nothing to run again. ``extra`` are records to add, for the audit.
         """
         graph = self._graph_of(flow)
-        results: dict[str, str | None] = {}
+        if step is not None:
+            reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
+            return self._continuing(flow, reset, (), now, extra)
+        hopeless: dict[int, int] = {}
         while True:
-            if step is None:
-                reset: flows.Reset | None = flows.resume(flow, graph, results, now)
-            else:
-                reset = flows.retry(flow, graph, step, results, now)
-            if reset is None or not reset.change.missing:
-                break
+            reset = self._decided(lambda known: flows.resume(flow, graph, known, now, hopeless))
+            assert reset is not None
+            ends, found = self._again(flow, graph, reset, now)
+            if found.items() <= hopeless.items():
+                return self._continuing(flow, reset, ends, now, extra)
+            hopeless |= found
+
+    def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
+        """Decide with all results that it takes."""
+        results: dict[str, str | None] = {}
+        while (reset := decide(results)) is not None and reset.change.missing:
             results |= self._results(reset.change.missing)
+        return reset
+
+    def _continuing(
+        self,
+        flow: RunRecord,
+        reset: flows.Reset | None,
+        ends: tuple[Transition, ...],
+        now: Instant,
+        extra: tuple[Record, ...] = (),
+    ) -> Transition | None:
         if reset is None or (not reset.again and not reset.change.starts):
             return None
-        ends = self._again(flow, graph, reset, now)
         change = flows.continuing(flow, reset.change, self._new_token(), ends, now)
         return replace(change, records=(*change.records, *extra))
 
     def _again(
         self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
-    ) -> tuple[Transition, ...]:
-        """Return the transitions of runs that are continued: elements of maps, and flows within the flow."""
+    ) -> tuple[tuple[Transition, ...], dict[int, int]]:
+        """Return the transitions of runs that are continued, which are elements of maps and flows within the
+        flow; and, for each step, how many can't be: no step of such a flow can start."""
         found: list[Transition] = []
+        hopeless: dict[int, int] = {}
         for at in reset.again:
             for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
                     continue
-                again = self.resume(run, None, now) if is_begun(run) else None
-                again = attempts.retried(run, self._new_token()) if again is None else again
+                if not is_begun(run):
+                    again = attempts.retried(run, self._new_token())
+                elif (again := self.resume(run, None, now)) is None:
+                    # None of its steps failed: it was cancelled, or timed out, when its last step ended.
+                    again = self._restarted(run, now)
                 if again is not None:
                     found.append(again)
-        return tuple(found)
+                else:
+                    hopeless[at] = hopeless.get(at, 0) + 1
+        return tuple(found), hopeless
+
+    def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
+        graph = self._graph_of(flow)
+        reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
+        return self._continuing(flow, reset, (), now)
 
     # -- one try -------------------------------------------------------------------------------------------
 
@@ -353,6 +433,10 @@ class FlowSettling:
                 work, row = works.get(flow_id) or _Work(), rows.get(flow_id)
                 enclosed = inner.pop(flow_id, [])
                 unit = None if row is None else self._changed(row, work, enclosed, now)
+                if unit is None and self._flows.pop(flow_id, None) is not None:
+                    # As this process remembers it, the flow does not wait for them: it may have been resumed.
+                    (row, *_) = self._read((flow_id,)) or (None,)
+                    unit = None if row is None else self._changed(row, work, enclosed, now)
                 if row is None or unit is None:
                     # The flow is gone or over, or does not wait for them any more: they end like other runs.
                     units += [*_apart(work), *(each for _, each in enclosed)]
@@ -404,6 +488,9 @@ class FlowSettling:
             transition = self._signals.with_end(row, transition, now, took)
         if work.begin is not None:
             transition = replace(transition, records=(*transition.records, *work.begin.records))
+            if flow_part(row).member is not None:
+                # Only now the arguments of a flow within a flow are known.
+                transition = replace(transition, payload=row.payload)
         if work.stop == "cancelled":
             transition = replace(transition, cancel_requested=True)
         leaves = work.leaves + [at for _, unit in inner for at in unit.leaves]
@@ -491,7 +578,7 @@ class FlowSettling:
                     needing[run.id] = graph
         if not needing:
             return list(runs)
-        states = self._ended_before([run for run in runs if run.id in needing], needing)
+        states = self._ended_before([run for run in runs if run.id in needing])
         wanted: dict[str, dict[str, list[str]]] = {}
         for run in runs:
             member = flow_part(run).member
@@ -533,10 +620,9 @@ class FlowSettling:
         }
         return replace(run, payload=flows.with_results(run, graph, wanted, results))
 
-    def _ended_before(
-        self, runs: Sequence[RunRecord], graphs: Mapping[str, FlowGraph]
-    ) -> dict[str, RunRecord]:
-        """Return the flows of steps. A remembered one will do if it shows the ends of all predecessors."""
+    def _ended_before(self, runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
+        """Return the flows of steps. A remembered one will do if the step is open in it: what came before the
+        step does not change until it has ended."""
         states: dict[str, RunRecord] = {}
         unknown: dict[str, None] = {}
         for run in runs:
@@ -544,13 +630,8 @@ class FlowSettling:
             assert member is not None
             row = self._flows.get(member.flow)
             state = None if row is None else flow_part(row).state
-            before = graphs[run.id].steps[member.step].predecessors
-            if (
-                row is None
-                or state is None
-                or state.round(member.step) != member.round
-                or any(state.steps[at] in UNENDED for at in before)
-            ):
+            is_open = state is not None and state.steps[member.step] == OPEN
+            if row is None or state is None or not is_open or state.round(member.step) != member.round:
                 unknown[member.flow] = None
             else:
                 states[member.flow] = row
@@ -566,6 +647,12 @@ def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
     result = transition.result if isinstance(transition.result, str) else None
     error = transition.error if isinstance(transition.error, str) else None
     return flows.StepEnd(member, run.id, transition.state, result, error)
+
+
+def _is_unstopped(row: RunRecord) -> bool:
+    """Return whether a flow was asked to end, by a process that died before it stopped the flow."""
+    state = flow_part(row).state
+    return row.cancel_requested and state is not None and not state.stop
 
 
 def _apart(work: _Work) -> list[_Unit]:

@@ -304,12 +304,10 @@ class Worker:
                     self._unrecorded.append(end)
                     size += end.size
             self._append_logs()
-            of_flows: list[AttemptEnd] = []
-            others: list[AttemptEnd] = []
-            for end in self._unrecorded:
-                (of_flows if concerns_flow(end.attempt.run, end.transition) else others).append(end)
-            self._unrecorded = [*others, *of_flows]
-            transitions = [end.transition for end in others]
+            self._unrecorded.sort(key=_is_of_flow)
+            of_flows = [end for end in self._unrecorded if _is_of_flow(end)]
+            plain = len(self._unrecorded) - len(of_flows)
+            transitions = [end.transition for end in self._unrecorded[:plain]]
             for answers in settle_in_parts(self._store, transitions, "worker") if transitions else ():
                 # Before the next part: if the store fails there, only the remaining ends are repeated.
                 recorded, self._unrecorded = (
@@ -336,7 +334,9 @@ class Worker:
         """Return whether this worker claims a new run right away, so that no other needs to wake up."""
         (run, *others) = started
         lane = self._lane_of.get(run.task)
-        return not others and lane is not None and run.queue in self._queues and lane.room(self._clock()) > 0
+        if others or lane is None or self._draining:
+            return False
+        return run.queue in self._queues and lane.room(self._clock()) > 0
 
     def _decide(self, attempt: Attempt, outcome: Outcome, now: Instant) -> AttemptEnd | None:
         """Return the attempt's end; None if it was decided before, or another worker has the run."""
@@ -477,6 +477,10 @@ class Worker:
             duration=None if (seconds := _duration(attempt)) is None else timedelta(seconds=seconds),
             delay=None if end is None else end.delay,
         )
+
+
+def _is_of_flow(end: AttemptEnd) -> bool:
+    return concerns_flow(end.attempt.run, end.transition)
 
 
 def _unfit(complete: RunRecord | str, why: str) -> Outcome:

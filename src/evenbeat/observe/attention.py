@@ -21,6 +21,7 @@ from evenbeat.observe.backlogs import Backlog, backlog_item
 from evenbeat.observe.phrases import command_line, count, some, span
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.error_groups import error_line
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.rules.waiting import Taker, takers, why_no_taker
 from evenbeat.stores.base import Setting
 
@@ -146,7 +147,8 @@ def attention_of(facts: AttentionFacts) -> Attention:
 
 def is_lost(run: RunRecord, now: Instant) -> bool:
     """Return whether the lease of a running run has ended, and no node took the run over."""
-    return run.lease_until is not None and run.lease_until < now - LEASE_OVER
+    # A flow that has begun has no worker; its lease says when a node looks at it.
+    return run.lease_until is not None and run.lease_until < now - LEASE_OVER and not is_begun(run)
 
 
 def is_stuck(run: RunRecord, now: Instant, usual: int | None) -> bool:

@@ -141,7 +141,8 @@ def _reason(
             for each in graph.steps[at].predecessors
             if state.steps[each] in UNSUCCESSFUL
         ]
-        if causes:
+        # A step with another condition would have run after a failure.
+        if causes and graph.steps[at].run_if == "all_succeeded":
             return ", ".join(causes[:_NAMED])
         return "the flow timed out" if state.stop == "timeout" else "the flow was cancelled"
     if counted is not None and counted.failed:

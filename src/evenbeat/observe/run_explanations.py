@@ -10,6 +10,7 @@ from evenbeat.core.audits import AuditEntry
 from evenbeat.core.explanations import Fact, Verdict, Why
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms, to_ms
 from evenbeat.core.records import ACTIVE_STATES, RunRecord
+from evenbeat.observe.flow_explanations import NO_FLOW, FlowFacts
 from evenbeat.observe.phrases import command_line, count, date_time, measured, timespec
 from evenbeat.observe.reasons import hold_reason, wait_reason
 from evenbeat.rules.attempts import (
@@ -23,6 +24,7 @@ from evenbeat.rules.attempts import (
 )
 from evenbeat.rules.dependencies import is_after_success, predecessor_run, predecessor_schedule
 from evenbeat.rules.error_groups import error_line
+from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.rules.waiting import Waiting
 from evenbeat.rules.why import Finding
 
@@ -78,15 +80,16 @@ def run_why(
     zone: tzinfo,
     entry: AuditEntry | None = None,
     before: RunRecord | None = None,
+    flow: FlowFacts = NO_FLOW,
 ) -> Why:
     """Return the answer about a run. ``entry`` is the change by hand that led to its state, ``before`` the
-    run whose success started it."""
+    run whose success started it, ``flow`` what is known of its flow."""
     speaker = Speaker(run.tenant, zone)
     words = run_words(finding, run, waiting, now, speaker, before)
     return Why(
         verdict=finding.verdict,
-        sentence=words.sentence,
-        evidence=(*words.evidence, *change_facts(entry, speaker)),
+        sentence=f"{words.sentence}{flow.words}",
+        evidence=(*words.evidence, *flow.facts, *change_facts(entry, speaker)),
         remedy=words.remedy,
         schedule=run.schedule,
         tick=None if run.tick is None else speaker.moment(run.tick),
@@ -126,9 +129,8 @@ def run_words(
     if run.state == "running":
         since = now - (now if run.started_at is None else run.started_at)
         asked = ", and is asked to stop" if run.cancel_requested else ""
-        return Words(
-            f"{subject} has been running for {measured(since)} on {run.worker}{asked}{late}", evidence
-        )
+        where = "" if is_begun(run) else f" on {run.worker}"
+        return Words(f"{subject} has been running for {measured(since)}{where}{asked}{late}", evidence)
     if run.state == "succeeded":
         return Words(f"{subject} succeeded{_took(run)}{late}", evidence)
     retry = speaker.command(f"runs retry {run.id}")
@@ -138,8 +140,17 @@ def run_words(
         return Words(
             f"{subject} expired, and was not executed: {why}", evidence, _enqueue_again(run, speaker)
         )
+    if flow_part(run).member is not None:
+        # A step is run again by its flow, which knows what comes after it.
+        member = flow_part(run).member
+        assert member is not None
+        retry = speaker.command(f"flows resume {member.flow}")
+    elif is_begun(run):
+        retry = speaker.command(f"flows resume {run.id}")
     if run.state == "cancelled":
         return Words(f"{subject} was cancelled", evidence, f"to run it after all: {retry}")
+    if is_begun(run):
+        return Words(f"{subject} failed: {error_line(run.error)}", evidence, retry)
     # A retry by hand starts the counts again, and a run keeps only its latest attempts.
     known = sum(attempt.outcome in ("failed", "lost") for attempt in ended_attempts(run))
     attempts = count(max(1, run.failures + run.crashes, known), "attempt")
@@ -204,7 +215,9 @@ def run_facts(run: RunRecord, speaker: Speaker, before: RunRecord | None = None)
         error = f": {error_line(attempt.error)}" if attempt.error else ""
         on = f" on {attempt.worker}" if attempt.worker else ""
         yield speaker.fact(f"attempt {attempt.number}{on} {attempt.outcome}{error}", attempt.ended_at)
-    if run.state == "running":
+    if is_begun(run):
+        yield speaker.fact("it began", run.started_at)
+    elif run.state == "running":
         yield speaker.fact(f"attempt {run.attempt} started on {run.worker}", run.started_at)
 
 
@@ -219,13 +232,14 @@ def _success_fact(run: RunRecord, speaker: Speaker, before: RunRecord | None) ->
 
 
 def _took(run: RunRecord) -> str:
-    if run.started_at is None or run.finished_at is None or run.worker is None:
+    if run.started_at is None or run.finished_at is None or (run.worker is None and not is_begun(run)):
         return ""
     return f" in {measured(run.finished_at - run.started_at)}"
 
 
 def _late(run: RunRecord) -> str:
     """Return how late the first attempt started; nothing if it was retried, or not late."""
-    if run.started_at is None or run.attempt != 1 or run.started_at - run.scheduled_at < 1_000:
+    is_first = run.attempt == 1 or is_begun(run)
+    if run.started_at is None or not is_first or run.started_at - run.scheduled_at < 1_000:
         return ""
     return f"; it started {measured(run.started_at - run.scheduled_at)} late"

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from evenbeat.core import records
-from evenbeat.core.flows import FlowPlace
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.json_text import from_json
 from evenbeat.core.rates import write_rate
@@ -31,7 +30,7 @@ from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
 from evenbeat.rules.dependencies import predecessor_run, predecessor_schedule
 from evenbeat.rules.firing import catching_up, is_waiting
-from evenbeat.rules.flow_parts import flow_part, is_begun, step_name
+from evenbeat.rules.flow_parts import flow_place, is_begun
 from evenbeat.rules.inheritance import inherited_by, template_of
 from evenbeat.rules.ownership import kind_of, source_of
 from evenbeat.rules.ticks import next_start, spread_delay
@@ -130,7 +129,8 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         predecessor=predecessor_run(run),
         predecessor_schedule=predecessor_schedule(run),
         coalesced=run.coalesced,
-        kind=run.kind,
+        # A command without the app can't know that what it enqueues is a flow.
+        kind="flow" if is_begun(run) else run.kind,
         payload=_value(run.payload),
         queue=run.queue,
         priority=run.priority,
@@ -151,16 +151,9 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         attempts=tuple(map(_attempt_view, attempts.ended_attempts(run))),
         expires_at=_moment(attempts.expires_at(run)),
         unique_key=run.unique_key,
-        flow=_place(run),
+        flow=flow_place(run),
         **_execution_options(run.execution),
     )
-
-
-def _place(run: records.RunRecord) -> FlowPlace | None:
-    member = flow_part(run).member
-    if member is None:
-        return None
-    return FlowPlace(id=member.flow, step=step_name(run) or "", index=member.index)
 
 
 def recent_view(run: records.RunRecord) -> RecentRun:

@@ -22,6 +22,7 @@ from evenbeat.core.records import (
     Transition,
 )
 from evenbeat.rules.firing import needs_active
+from evenbeat.rules.flow_parts import is_begun
 
 # A payload that does not fit the function of this node may fit that of another one: during a rolling upgrade
 # old and new code run side by side. Such a run is handed back this many times, which takes about five minutes
@@ -139,7 +140,13 @@ def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
     if run.state == "queued":
         return final(run, "cancelled", now, token, expect=("queued",))
     return Transition(
-        run=run.id, attempt=run.attempt, expect=("running",), token=token, cancel_requested=True
+        run=run.id,
+        attempt=run.attempt,
+        expect=("running",),
+        token=token,
+        cancel_requested=True,
+        # No worker holds a flow: nodes that remember it have to read it again.
+        renews=is_begun(run),
     )
 
 

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from evenbeat.core.checks import LONGEST_RUN_ID
-from evenbeat.core.instants import Instant
+from evenbeat.core.flows import FlowPlace
+from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import RunRecord
 
 StepState: TypeAlias = Literal["waiting", "open", "succeeded", "failed", "cancelled", "not_run", "not_needed"]
@@ -48,6 +49,8 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     """Counts how often the step was started anew, by ``resume`` or ``retry``."""
     used: bool = False
     """Whether other steps get its result, or the flow returns it."""
+    tick: Instant | None = None
+    """The tick of the outermost flow; None if no tick started it."""
 
 
 class Elements(msgspec.Struct, frozen=True, array_like=True):
@@ -127,9 +130,18 @@ def step_run_id(flow: str, step: str, number: int = 1, index: int | None = None)
 
 
 def step_name(run: RunRecord) -> str | None:
-    """Return the name of the step that a run belongs to, which its id contains; None if it is no step."""
+    """Return the name of the step that a run belongs to, which its id contains; None if it is not a step."""
     member = flow_part(run).member
     if member is None:
         return None
     tail = run.id if member.index is None else run.id.removesuffix(f"~{member.index}")
     return tail.rpartition("~")[2].partition("@")[0]
+
+
+def flow_place(run: RunRecord) -> FlowPlace | None:
+    """Return the place of a run in a flow, as users see it; None if it is not a step."""
+    member = flow_part(run).member
+    if member is None:
+        return None
+    tick = None if member.tick is None else from_ms(member.tick)
+    return FlowPlace(id=member.flow, step=step_name(run) or "", index=member.index, tick=tick)

@@ -9,6 +9,7 @@ one flow at the same moment, one is refused, reads the flow again and decides ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -129,11 +130,18 @@ class Reset(NamedTuple):
     """Steps whose run is continued: flows within the flow, and the elements of maps that failed."""
 
 
-def resume(flow: RunRecord, graph: FlowGraph, results: Results, now: Instant) -> Reset:
+def resume(
+    flow: RunRecord,
+    graph: FlowGraph,
+    results: Results,
+    now: Instant,
+    hopeless: Mapping[int, int] = MappingProxyType({}),
+) -> Reset:
     """Run again what failed and what came after it; keep what succeeded.
 
     A step that failed gets a new run. Of a map, the elements that failed are retried; of a flow within the
-    flow, what failed there.
+    flow, what failed there. ``hopeless`` counts, for each step, flows within the flow of which no step can
+    start: they stay as they are.
     """
     state = flow_part(flow).state
     assert state is not None
@@ -143,9 +151,12 @@ def resume(flow: RunRecord, graph: FlowGraph, results: Results, now: Instant) ->
     for at, letter in enumerate(letters):
         if letter not in (FAILED, CANCELLED):
             continue
+        counted = state.maps.get(str(at), Elements(1, 0, 1))
+        if hopeless.get(at, 0) >= counted.failed + counted.cancelled:
+            continue
         is_begun = graph.steps[at].kind == "flow" or str(at) in state.maps
         (again if is_begun and str(at) not in state.notes else roots).append(at)
-    return _reset(flow, graph, state, roots, again, results, now)
+    return _reset(flow, graph, state, roots, again, results, now, hopeless)
 
 
 def retry(flow: RunRecord, graph: FlowGraph, step: int, results: Results, now: Instant) -> Reset | None:
@@ -158,6 +169,13 @@ def retry(flow: RunRecord, graph: FlowGraph, step: int, results: Results, now: I
     return _reset(flow, graph, state, [step], [], results, now)
 
 
+def restart(flow: RunRecord, graph: FlowGraph, results: Results, now: Instant) -> Reset:
+    """Run all steps again."""
+    state = flow_part(flow).state
+    assert state is not None
+    return _reset(flow, graph, state, range(len(graph.steps)), [], results, now)
+
+
 def _reset(
     flow: RunRecord,
     graph: FlowGraph,
@@ -166,6 +184,7 @@ def _reset(
     again: Sequence[int],
     results: Results,
     now: Instant,
+    hopeless: Mapping[int, int] = MappingProxyType({}),
 ) -> Reset:
     """Start ``roots`` anew, continue the runs of ``again``, and forget what came after both."""
     after = set().union(*(graph.after(at) for at in (*roots, *again)))
@@ -184,7 +203,8 @@ def _reset(
     for at in continued:
         letters[at] = OPEN
         if (counted := maps.get(str(at))) is not None:
-            maps[str(at)] = Elements(counted.total, counted.failed + counted.cancelled)
+            left = hopeless.get(at, 0)
+            maps[str(at)] = Elements(counted.total, counted.failed + counted.cancelled - left, left)
     timeout = flow.execution.timeout
     fresh = FlowState(
         graph=state.graph,
@@ -472,7 +492,9 @@ class _Progress:
     def _run(self, at: int, step: FlowStep, index: int | None, element: Any) -> RunRecord:
         round_ = self._state.round(at)
         is_used = step.name in self._graph.uses
-        member = Member(self._flow.id, self._state.graph, at, index, round_, is_used)
+        outer = flow_part(self._flow).member
+        tick = self._flow.tick if outer is None else outer.tick
+        member = Member(self._flow.id, self._state.graph, at, index, round_, is_used, tick)
         payload = step.payload
         given = [each for each in step.inputs if each.source == "parameter"]
         if given or index is not None:
@@ -500,7 +522,8 @@ class _Progress:
 
     def _parameter(self, name: str) -> Any:
         if self._parameters is None:
-            self._parameters = from_json(self._graph.defaults) | (from_json(self._flow.payload) or {})
+            given = from_json(self._flow.payload) or {}
+            self._parameters = from_json(self._graph.defaults) | given
         return self._parameters.get(name)
 
     def _sentence(self, end: StepEnd) -> str:

@@ -14,7 +14,7 @@ from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Statistics,
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.batching import BYTES
 
-NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int]] = MappingProxyType({})
+NO_REVISIONS: Mapping[tuple[str, str], tuple[int, int, int]] = MappingProxyType({})
 
 
 class Budget:
@@ -131,6 +131,8 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
         fields["earlier"] = earlier
     if (flow := transition.flow) is not UNSET:
         fields["flow"] = flow
+    if (payload := transition.payload) is not UNSET:
+        fields["payload"] = payload
     if (delay := transition.delay) is not UNSET:
         fields["run_at"] = now + delay
     if (finished_at := transition.finished_at) is not UNSET:
@@ -175,7 +177,8 @@ def weight(transition: Transition) -> int:
         size += _ROW + weight(end)
     for record in transition.records:
         size += len(record.body)
-    for text in (transition.result, transition.error, transition.earlier, transition.flow):
+    texts = (transition.result, transition.error, transition.earlier, transition.flow, transition.payload)
+    for text in texts:
         if isinstance(text, str):
             size += len(text)
     return size
@@ -191,6 +194,8 @@ class Settlement(NamedTuple):
     records: list[Record]
     counts: dict[tuple[str, str], Statistics]
     wakes: dict[tuple[str, str], None]
+    activated: dict[tuple[str, str], None]
+    """Schedules with a run that became active again: their ``fire_seq`` is counted up."""
     frees: bool = False
     """Whether a run that a limit counts has stopped running. Then another run may start."""
 
@@ -200,27 +205,30 @@ def frees_slot(run: RunStatus, transition: Transition) -> bool:
     return run.cohort is not None and run.state == "running" and transition.state not in (UNSET, "running")
 
 
-def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
+def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int, int]]) -> bool:
     """Return whether the schedule that a transition names as its gate has the expected generation and
-    revision.
+    revision, and has not fired if the transition asks for that.
 
-    ``revisions`` has (generation, revision) of each schedule that exists.
+    ``revisions`` has (generation, revision, fire_seq) of each schedule that exists.
     """
     gate = transition.gate
-    return gate is None or revisions.get(gate[:2], (0, 0)) == gate[2:]
+    if gate is None:
+        return True
+    generation, revision, fires = revisions.get(gate[:2], (0, 0, 0))
+    return (generation, revision) == gate[2:] and transition.gate_fires in (None, fires)
 
 
 def settlement(
     transitions: Sequence[Transition],
     statuses: dict[str, RunStatus],
     now: Instant,
-    revisions: Mapping[tuple[str, str], tuple[int, int]] = NO_REVISIONS,
+    revisions: Mapping[tuple[str, str], tuple[int, int, int]] = NO_REVISIONS,
 ) -> Settlement:
     """Decide the transitions of a batch one after the other, each on the result of those before it.
 
     ``statuses`` has the status of each run that exists. This function changes the dictionary.
     """
-    done = Settlement([], {}, [], [], {}, {})
+    done = Settlement([], {}, [], [], {}, {}, {})
     frees = False
     flat = all_parts(transitions)
     targets = {part.run for part in flat}
@@ -257,6 +265,8 @@ def settlement(
                 done.counts[key] = more if before is None else added(before, more)
             if part.wakes is not None:
                 done.wakes[part.wakes] = None
+            if part.gate is not None and part.gate_fires is not None:
+                done.activated[part.gate[:2]] = None
     return done._replace(frees=True) if frees else done
 
 

@@ -13,7 +13,7 @@ from evenbeat.core.json_text import from_json
 from evenbeat.core.records import Cause, RunRecord
 from evenbeat.errors import RunCancelled
 from evenbeat.rules.dependencies import predecessor_run
-from evenbeat.rules.flow_parts import flow_part, step_name
+from evenbeat.rules.flow_parts import flow_place
 
 LONGEST_NOTE = 200
 """Characters of a note on the progress of a run."""
@@ -108,11 +108,8 @@ class RunContext:
 
     @property
     def flow(self) -> FlowPlace | None:
-        """The flow that this run is a step of; None if it is none."""
-        member = flow_part(self._record).member
-        if member is None:
-            return None
-        return FlowPlace(id=member.flow, step=step_name(self._record) or "", index=member.index)
+        """The flow that this run is a step of; None if it is not one."""
+        return flow_place(self._record)
 
     @property
     def coalesced(self) -> int:

@@ -27,7 +27,10 @@ class Flow(Task[P, R], Generic[P, R]):
     _returned: Step | None
 
     def describe(self) -> None:
-        """Call the function once, with references for its parameters; errors in the graph are raised here."""
+        """Call the function once, with references for its parameters; errors in the graph are raised here.
+
+        For workers and schedulers.
+        """
         if inspect.iscoroutinefunction(self.function) or inspect.isgeneratorfunction(self.function):
             raise InvalidValue(
                 f"flow {shown(self.name)} is not a plain def",
@@ -60,20 +63,20 @@ class Flow(Task[P, R], Generic[P, R]):
         self._graph = self.builder.graph(self._defaults(), result)
 
     def begin_description(self) -> None:
-        """Prepare for ``add_step``."""
+        """Prepare for ``add_step``, without any steps. For workers and schedulers."""
         self.builder = FlowBuilder(self.name)
         self._graph = self._returned = None
 
     @property
     def graph(self) -> FlowGraph:
-        """The steps and what they wait for."""
+        """The steps and what they wait for. For workers and schedulers."""
         if self._graph is None:
             self._graph = self.builder.graph(self._defaults(), self._returned)
         return self._graph
 
     @property
     def nested(self) -> Mapping[str, FlowGraph]:
-        """The graphs of the flows that are steps of it, by key."""
+        """The graphs of the flows that are steps of it, by key. For workers and schedulers."""
         return self.builder.nested
 
     def parameter(self, name: str) -> Reference:
@@ -94,7 +97,7 @@ class Flow(Task[P, R], Generic[P, R]):
         ``flow.parameter(…)``; ``map_over`` makes a run for each element, which the first parameter of the
         task gets."""
         if not isinstance(task, Task):
-            raise InvalidValue(f"{shown(task)} is no task", field="task", value=task, hint="@app.task")
+            raise InvalidValue(f"{shown(task)} is not a task", field="task", value=task, hint="@app.task")
         element = "" if map_over is None else task.first_parameter
         task.check({**(payload or {}), **({element: None} if element else {})})
         self._graph = None
@@ -106,6 +109,14 @@ class Flow(Task[P, R], Generic[P, R]):
         """Make the result of a step the flow's result."""
         self._graph = None
         self._returned = step
+
+    def check(self, payload: Mapping[str, Any]) -> None:
+        """Raise ``InvalidValue`` if the graph is wrong, or the flow can't be started with this payload.
+
+        So a wrong graph of ``add_step`` is refused where the flow is started, not in a worker.
+        """
+        _ = self.graph
+        super().check(payload)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise InvalidValue(

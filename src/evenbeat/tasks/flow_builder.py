@@ -54,6 +54,11 @@ class Reference:
     __bool__ = __iter__ = __len__ = __getitem__ = __contains__ = __int__ = __float__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
     __str__ = __format__ = __call__ = _refuse
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        # Another reference may be searched for in a list. Compared with a value, it would always differ.
+        return self is other if isinstance(other, Reference) else self._refuse()
 
     def __repr__(self) -> str:
         return f"<{self.source.source} {self.source.name} of flow {self.owner.name}>"
@@ -159,7 +164,7 @@ class FlowBuilder:
         for name, before in self._before.items():
             unknown = [each for each in before if each not in self._steps]
             if unknown:
-                raise self._wrong(f"has step {name} after {shown(unknown[0])}, which is no step of it")
+                raise self._wrong(f"has step {name} after {shown(unknown[0])}, which is not a step of it")
         described = {name: at for at, name in enumerate(self._steps)}
         after: dict[str, list[str]] = {name: [] for name in self._steps}
         open_ = {name: len(before) for name, before in self._before.items()}
@@ -198,7 +203,7 @@ class FlowBuilder:
             return ""
         if not isinstance(result, Step) or result.owner is not self:
             raise self._wrong(
-                f"returns {shown(result)}, which is no step of it", hint="return a step, or nothing"
+                f"returns {shown(result)}, which is not a step of it", hint="return a step, or nothing"
             )
         if self._steps[result.name].is_map:
             raise self._wrong(
@@ -265,7 +270,7 @@ class FlowBuilder:
             return step.name
         if isinstance(step, str):
             return step
-        raise self._wrong(f"has step {name} after {shown(step)}, which is no step", hint="after=[step, …]")
+        raise self._wrong(f"has step {name} after {shown(step)}, which is not a step", hint="after=[step, …]")
 
     def _check_own(self, reference: Reference) -> None:
         if reference.owner is not self:

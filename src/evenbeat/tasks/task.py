@@ -94,7 +94,7 @@ class Task(Generic[P, R]):
 
     @property
     def signature(self) -> inspect.Signature:
-        """The parameters of the function, without the one that receives the run."""
+        """The parameters of the function but the one that receives the run. For workers and schedulers."""
         return self._signature
 
     @property
@@ -183,7 +183,7 @@ class Task(Generic[P, R]):
 
     @property
     def first_parameter(self) -> str:
-        """The parameter that gets the elements of a map."""
+        """The parameter that gets the elements of a map. For workers and schedulers."""
         for parameter in self._signature.parameters.values():
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
                 return parameter.name
@@ -196,12 +196,12 @@ class Task(Generic[P, R]):
 
     @property
     def graph(self) -> FlowGraph | None:
-        """The steps, if this is a flow."""
+        """The steps, if this is a flow. For workers and schedulers."""
         return None
 
     @property
     def nested(self) -> Mapping[str, FlowGraph]:
-        """The graphs of flows that are steps, if this is a flow."""
+        """The graphs of flows that are steps, if this is a flow. For workers and schedulers."""
         return {}
 
     def _check_step_words(self) -> None:
@@ -217,7 +217,7 @@ class Task(Generic[P, R]):
 
     def write_constants(self, known: Mapping[str, Any], unknown: Mapping[str, Any]) -> str:
         """Return the arguments of a step as JSON text: those that are ``known`` are checked by the
-        annotations; in the others, values are still missing."""
+        annotations; in the others, values are still missing. For workers and schedulers."""
         text = self._conversion.write(known)
         if not unknown:
             return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -104,8 +104,9 @@ class VirtualStore(MemoryStore):
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         answers = super().settle_runs(transitions)
         for transition, accepted in zip(transitions, answers, strict=True):
-            if accepted and transition.state in FINAL_STATES:
-                self.finished.append(views.run_view(self._runs[transition.run], self._tasks))
+            if accepted:
+                ended = _ended(transition)
+                self.finished += [views.run_view(self._runs[run_id], self._tasks) for run_id in ended]
         return answers
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
@@ -125,6 +126,14 @@ class VirtualStore(MemoryStore):
         for renew in list(self.renewals.values()):
             renew(instant)
         self._time.now = instant
+
+
+def _ended(transition: Transition) -> Iterator[str]:
+    """Yield the runs that a transition ends: the steps of a flow before the flow."""
+    for end in transition.ends:
+        yield from _ended(end)
+    if transition.state in FINAL_STATES:
+        yield transition.run
 
 
 def _schedule(tenant: str, name: str) -> str:

@@ -61,7 +61,9 @@ class MemoryRuns(MemoryState):
         decision = verdict(status_of(run), transition, self.now())
         if decision == "apply" and transition.gate is not None:
             row = self._schedules.get(transition.gate[:2])
-            if not passes(transition, {} if row is None else {row.key: (row.generation, row.revision)}):
+            if not passes(
+                transition, {} if row is None else {row.key: (row.generation, row.revision, row.fire_seq)}
+            ):
                 return "refuse"
         return decision
 
@@ -84,6 +86,10 @@ class MemoryRuns(MemoryState):
                 self._wake_followers(row, Success(run.id, transition.tick, ended.finished_at or self.now()))
         if transition.wakes is not None:
             self._wake(transition.wakes)
+        if transition.gate is not None and transition.gate_fires is not None:
+            row = self._schedules.get(transition.gate[:2])
+            if row is not None:
+                self._apply(Planned(replace(row, fire_seq=row.fire_seq + 1)))
 
     def _wake(self, key: Key) -> None:
         schedule = self._schedules.get(key)

@@ -29,7 +29,7 @@ from evenbeat.stores.mongo.schema import SCHEDULES
 from evenbeat.stores.mongo.session import Session
 
 _FIELDS = dict.fromkeys((*FOLLOWER, "fire_seq"), 1)
-_COUNT: Document = {"$inc": {"fire_seq": 1}}
+COUNT_FIRE: Document = {"$inc": {"fire_seq": 1}}
 
 
 def facts(session: Session, due: Sequence[ScheduleRecord], clock: Instant) -> FactsByKey:
@@ -78,7 +78,7 @@ def wake(session: Session, successes: Mapping[Key, Sequence[Success]], now: Inst
                 {"_id": key_text(wake.key)},
                 {
                     **set_and_unset({"wake_at": wake.wake_at}),
-                    **(_COUNT if wake.has_records and wake.key in counted else TOUCH),
+                    **(COUNT_FIRE if wake.has_records and wake.key in counted else TOUCH),
                 },
             )
             for wake in done.wakes

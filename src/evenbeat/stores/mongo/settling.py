@@ -201,6 +201,8 @@ def settle(
     }
     done = settlement(transitions, statuses, now, revisions)
     woken = _write_effects(session, flat, done, now, shard)
+    counts = [UpdateOne({"_id": key_text(key)}, dependencies.COUNT_FIRE) for key in done.activated]
+    session.bulk("count fires", SCHEDULES, counts)
     # New runs first: a later transition of the batch may change them.
     new_runs.insert(session, done.adds, careful)
     # The filter is the _id alone, which the server finds without planning: comparing state and attempt,
@@ -214,17 +216,21 @@ def settle(
     return done.answers, woken or done.frees
 
 
-def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int]]:
-    """Read (generation, revision) of the schedules that transitions name as their gates. Write
+def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key, tuple[int, int, int]]:
+    """Read (generation, revision, fire_seq) of the schedules that transitions name as their gates. Write
     to them, too, so that a change or a fire at the same time conflicts with this transaction."""
     gates = {key_text(transition.gate[:2]) for transition in transitions if transition.gate is not None}
     if not gates:
         return {}
     session.bulk("touch schedules", SCHEDULES, [UpdateOne({"_id": key}, TOUCH) for key in sorted(gates)])
-    fields = {"tenant": 1, "name": 1, "generation": 1, "revision": 1}
+    fields = {"tenant": 1, "name": 1, "generation": 1, "revision": 1, "fire_seq": 1}
     found = session.find("find revisions", SCHEDULES, {"_id": {"$in": sorted(gates)}}, fields=fields)
     return {
-        (document["tenant"], document["name"]): (document["generation"], document["revision"])
+        (document["tenant"], document["name"]): (
+            document["generation"],
+            document["revision"],
+            document["fire_seq"],
+        )
         for document in found
         if document.keys() >= fields.keys()
     }

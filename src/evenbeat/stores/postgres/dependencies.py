@@ -15,7 +15,7 @@ from evenbeat.stores.postgres.encoding import json_text, unmarked
 from evenbeat.stores.postgres.session import Statement, Transaction
 from evenbeat.stores.rows import Row
 
-GATE = ("tenant", "name", "generation", "revision")
+GATE = ("tenant", "name", "generation", "revision", "fire_seq")
 """What LOCK_GATES returns of each schedule, before the leader and the fields of a follower."""
 
 

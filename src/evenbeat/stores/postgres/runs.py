@@ -125,7 +125,7 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple
         for run_id, state, attempt, settled, lease_until, cohort in found
     }
     held = [row for rows in gates for row in rows]
-    revisions = {(row[0], row[1]): (row[2], row[3]) for row in held}
+    revisions = {(row[0], row[1]): (row[2], row[3], row[4]) for row in held}
     done = settlement(transitions, statuses, transaction.now, revisions)
     wakes = [key for key in done.wakes if key in revisions]
     following = dependencies.wake(flat, done.updates, held, transaction.now)
@@ -182,4 +182,6 @@ def _written(done: Settlement, wakes: Sequence[Key], now: Instant) -> list[State
         statements.append((sql.COUNT, {"rows": json_text(figures)}))
     if wakes:
         statements.append((sql.WAKE, {"rows": json_keys(wakes)}))
+    if done.activated:
+        statements.append((sql.COUNT_FIRES, {"rows": json_keys(done.activated)}))
     return statements

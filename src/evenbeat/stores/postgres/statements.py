@@ -328,12 +328,19 @@ WITH named AS MATERIALIZED (
     FROM named CROSS JOIN LATERAL unnest(string_to_array(followers, ' ')) AS follower (name)
     WHERE followers <> ''
 )
-SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision, gate.leader,
+SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision, schedule.fire_seq, gate.leader,
     {", ".join(f"schedule.{name}" for name in FOLLOWER)}
 FROM gate
 JOIN evenbeat.schedules AS schedule ON schedule.tenant = gate.tenant AND schedule.name = gate.name
 ORDER BY schedule.tenant, schedule.name
 FOR UPDATE OF schedule
+"""
+
+# LOCK_GATES came before.
+COUNT_FIRES = f"""
+UPDATE evenbeat.schedules AS schedule SET fire_seq = fire_seq + 1
+FROM {rows_of(("tenant", "name"))}
+WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
 # LOCK_GATES came before.

@@ -176,6 +176,8 @@ def _transition_row(t: Transition) -> list[object]:
         fields += ("earlier", t.earlier)
     if t.flow is not UNSET:
         fields += ("flow", t.flow)
+    if t.payload is not UNSET:
+        fields += ("payload", t.payload)
     if t.task is not UNSET:
         fields += ("task", t.task)
     for name, text in (("worker", t.worker), ("result", t.result), ("error", t.error)):
@@ -200,13 +202,20 @@ def _transition_row(t: Transition) -> list[object]:
         [new_run(run) for run in t.adds],
         False if t.counts is None else _figures(t.counts, t.tick),
         False if t.wakes is None else member_of(*t.wakes),
-        False if t.gate is None else [path_of(*t.gate[:2]), *map(str, t.gate[2:])],
+        _gate(t),
     ]
     if t.records or t.task is not UNSET:
         row.append([record_row(record) for record in t.records])
     if t.task is not UNSET:
         row.append(t.task)
     return row
+
+
+def _gate(t: Transition) -> object:
+    if t.gate is None:
+        return False
+    fires = [] if t.gate_fires is None else [str(t.gate_fires)]
+    return [path_of(*t.gate[:2]), *map(str, t.gate[2:]), *fires]
 
 
 def _value_or_mark(value: object) -> object:

@@ -80,6 +80,7 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     _update(session, done.updates)
     records.add(session, done.records, now)
     session.many("count", sql.COUNT, [statistics_row(more) for more in done.counts.values()])
+    session.many("count fires", sql.COUNT_FIRE, list(done.activated))
     woken = session.rows("wake schedules", sql.WAKE, (json_list(done.wakes),)) if done.wakes else []
     followers = {(tenant, name): text for tenant, name, text in woken if text}
     if followers:
@@ -87,13 +88,13 @@ def settle(session: Session, transitions: Sequence[Transition], now: Instant) ->
     return done.answers, len(woken) > 0 or done.frees
 
 
-def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int]]:
-    """Read (generation, revision) of the schedules that transitions name as their gates."""
+def _revisions(session: Session, transitions: Sequence[Transition]) -> Mapping[Key, tuple[int, int, int]]:
+    """Read (generation, revision, fire_seq) of the schedules that transitions name as their gates."""
     gates = {transition.gate[:2] for transition in transitions if transition.gate is not None}
     if not gates:
         return NO_REVISIONS
     rows = session.rows("select revisions", sql.SELECT_REVISIONS, (json_list(gates),))
-    return {(tenant, name): (generation, revision) for tenant, name, generation, revision in rows}
+    return {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows}
 
 
 def _update(session: Session, updates: dict[str, dict[str, object]]) -> None:

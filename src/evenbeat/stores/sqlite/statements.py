@@ -169,8 +169,12 @@ WAKE_FOLLOWER = """
 UPDATE evenbeat_schedules SET wake_at = ?, fire_seq = fire_seq + ? WHERE tenant = ? AND name = ?
 """
 
+COUNT_FIRE = """
+UPDATE evenbeat_schedules SET fire_seq = fire_seq + 1 WHERE tenant = ? AND name = ?
+"""
+
 SELECT_REVISIONS = """
-SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision
+SELECT schedule.tenant, schedule.name, schedule.generation, schedule.revision, schedule.fire_seq
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_schedules AS schedule
 WHERE schedule.tenant = wanted.value ->> 0 AND schedule.name = wanted.value ->> 1
 """

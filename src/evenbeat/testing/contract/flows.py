@@ -253,9 +253,10 @@ class FlowsContract(Contract):
         self, store: Store, clock: VirtualClock
     ) -> None:
         outer, inner, step = self._held(store, "inner", "x")
-        begun = _advance(inner, "inner-begun", (), '{"steps":"o"}')
+        begun = replace(_advance(inner, "inner-begun", (), '{"steps":"o"}'), payload='{"n":[1,"\u00e9"]}')
         assert store.settle_runs([begun]) == [True]
         inner = self._get(store, "f~inner")
+        assert inner.payload == '{"n":[1,"\u00e9"]}'
         end = attempts.succeeded(step, "1", clock.now, "s1")
         inner_end = replace(attempts.succeeded(inner, "1", clock.now, "i1"), ends=(end,), renews=True)
         stale = _advance(replace(outer, attempt=1), "o1", (inner_end,), "2")

@@ -11,7 +11,8 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import Execution, Record, RunRecord, Transition
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
-from evenbeat.stores.base import Lost, Store
+from evenbeat.rules.firing import Planned
+from evenbeat.stores.base import Lost, ScheduleQuery, Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import BIG, MINUTE, Contract, run, schedule
 
@@ -363,6 +364,28 @@ class SettlingContract(Contract):
             assert seen is not None
             assert self.put(store, seen, changes.delete(seen, clock.now)).accepted
             assert store.settle_runs([retry]) == [True]
+
+    @pytest.mark.parametrize("has_fired", [False, True])
+    def test_a_gate_may_ask_that_the_schedule_has_not_fired(
+        self, store: Store, clock: VirtualClock, has_fired: bool
+    ) -> None:
+        seen = self.add(store, schedule())
+        store.add_runs([run("a", schedule="cleanup", state="failed", run_at=clock.now)])
+        (failed,) = self.runs(store)
+        retry = attempts.retried(failed, "again", seen)
+        assert retry is not None
+        retry = replace(retry, gate_fires=seen.fire_seq)
+        if has_fired:
+            fired = replace(seen, fire_seq=seen.fire_seq + 1)
+            assert self.put(store, seen, Planned(fired)).accepted
+        assert store.settle_runs([retry]) == [not has_fired]
+        # A user who has not seen the run become active can't write.
+        assert store.settle_runs([retry]) == [not has_fired]
+        assert not self.put(store, seen, changes.pause(seen, clock.now)).accepted
+        (row,) = store.find_schedules(ScheduleQuery()).items
+        assert row.fire_seq == seen.fire_seq + 1
+        assert store.settle_runs([replace(retry, gate_fires=None, token="other")]) == [has_fired]
+        assert store.find_schedules(ScheduleQuery()).items == (row,)
 
     def test_a_gate_applies_to_its_own_transition_also_in_a_batch(
         self, store: Store, clock: VirtualClock

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from evenbeat.cli.backfill_words import follow, report, wait_option
+from evenbeat.cli.backfill_words import follow, report
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
+from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import opened, store_options
 from evenbeat.core.json_form import json_form
 

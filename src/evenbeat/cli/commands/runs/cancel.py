@@ -17,6 +17,11 @@ from evenbeat.core.results import Run
 def _report(run: Run, _: str) -> tuple[str, ExitCode]:
     if run.state == "cancelled":
         return f"cancelled {run.id}", ExitCode.OK
+    if run.state == "running" and run.kind == "flow":
+        return (
+            f"asked {run.id} to stop; no other step starts, and running ones are asked to stop",
+            ExitCode.OK,
+        )
     if run.state == "running":
         words = f"asked {run.id} to stop; its worker {run.worker} is notified with its next heartbeat"
         return words, ExitCode.OK

@@ -16,6 +16,8 @@ from evenbeat.observe.phrases import command_line
 
 
 def _report(run: Run, asked: str) -> tuple[str, ExitCode]:
+    if run.id == asked and run.kind == "flow" and run.state == "running":
+        return f"resumed {run.id}: what failed runs again, and what came after it", ExitCode.OK
     if run.id == asked:
         return f"queued {run.id} again", ExitCode.OK
     show = command_line(f"runs show {run.id}", run.tenant)
@@ -39,7 +41,7 @@ def command(**given: Any) -> ExitCode:
     """Retry a failed or cancelled run now; or all that match.
 
     The run gets all its retries again. If its schedule limits the active runs, the schedule gets a new run
-    with the same payload.
+    with the same payload. A flow is resumed: what failed runs again, and what came after it.
 
     --all counts the runs that match and asks first; add --yes in a script. The exit code is 1 if any of them
     could not be retried.

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evenbeat.cli.flow_runs import drawn_run
 from evenbeat.cli.layout import Column, Fitted, listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.phrases import one_line, printable
 from evenbeat.cli.states import OUTCOMES, elapsed, priority_words, run_state, waiting
 from evenbeat.cli.store_input import opened, store_options
+from evenbeat.core.flows import FlowPlace
 from evenbeat.core.json_form import json_form
 from evenbeat.core.records import ACTIVE_STATES, EARLIER_KEPT, FINAL_STATES
 from evenbeat.core.results import Run, RunAttempt, RunProgress, RunWait
@@ -30,17 +32,23 @@ if TYPE_CHECKING:
 @store_options
 @json_option
 def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -> None:
-    """Show a run in full: when it ran, for how long, its result or error."""
+    """Show a run in full: when it ran, for how long, its result or error.
+
+    A run of a flow is drawn, with the state, duration and error of each step.
+    """
     with opened(store, tenant) as app:
         run = app.runs.get(run_id)
         wait = app.runs.why_waiting(run_id)
         lines = len(app.runs.logs(run_id))
+        flow = app.flows.show(run_id) if run.kind == "flow" else None
         local = LocalTime.at(app.store.now())
 
     def people() -> Iterable[RenderableType]:
         yield styled((run.id, "bold"))
         yield ""
         yield listed([*_what(run, local), *_when(run, wait, local), *_how(run, lines)])
+        if flow is not None:
+            yield from drawn_run(flow, local)
         # The lines above show the attempt that ended the run.
         if len(run.attempts) > (run.state in FINAL_STATES):
             yield ""
@@ -50,12 +58,15 @@ def command(run_id: str, store: str | None, tenant: str | None, as_json: bool) -
             yield styled((printable(run.error.rstrip()), "red"))
 
     times = {"lateness": json_form(run.lateness), "duration": json_form(run.duration), "log_lines": lines}
-    answer({"run": json_form(run) | times, "waits": json_form(wait)}, people, as_json=as_json)
+    document = {"run": json_form(run) | times, "waits": json_form(wait), "flow_run": json_form(flow)}
+    answer(document, people, as_json=as_json)
 
 
 def _what(run: Run, local: LocalTime) -> Iterator[tuple[str, RenderableType]]:
     yield "state", styled(run_state(run))
-    yield "task", run.task
+    yield "flow" if run.kind == "flow" else "task", run.task
+    if run.flow is not None:
+        yield "step", _place(run.flow)
     if run.schedule is not None:
         cause = {"tick": "", "run_now": ", run by hand", "backfill": ", backfilled"}
         fired = "" if run.fired_by is None else f", fired by {run.fired_by}"
@@ -97,10 +108,11 @@ def _when(run: Run, wait: RunWait | None, local: LocalTime) -> Iterator[tuple[st
 
 
 def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
-    words = _attempts(run)
-    if run.retries:
-        words += f"; up to {count(run.retries, 'retry', 'retries')}"
-    yield "attempts", words
+    if run.kind != "flow":
+        words = _attempts(run)
+        if run.retries:
+            words += f"; up to {count(run.retries, 'retry', 'retries')}"
+        yield "attempts", words
     if run.worker is not None:
         yield "worker", run.worker
     yield "queue", f"{run.queue}, priority {priority_words(run)}"
@@ -108,6 +120,12 @@ def _how(run: Run, lines: int) -> Iterator[tuple[str, RenderableType]]:
         yield "log", f"{count(lines, 'line')}: evenbeat runs logs {run.id}"
     if run.state == "succeeded":
         yield "result", _json(run.result)
+
+
+def _place(place: FlowPlace) -> str:
+    """Return ``load, in the flow n1``, or ``element 3 of clean, in the flow n1``."""
+    element = "" if place.index is None else f"element {place.index:,} of "
+    return f"{element}{place.step}, in the flow {place.id}"
 
 
 def _attempts(run: Run) -> str:

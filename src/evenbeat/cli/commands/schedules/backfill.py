@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from evenbeat.cli.backfill_words import (
-    AGAIN,
-    exists_line,
-    follow,
-    nothing_line,
-    plan_report,
-    progress_line,
-    wait_option,
-)
+from evenbeat.cli.backfill_words import AGAIN, exists_line, follow, nothing_line, plan_report, progress_line
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.output import answer, json_option
 from evenbeat.cli.payload import payload_option
+from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import complete_schedule, opened, store_options
 from evenbeat.core.backfills import Backfill
 from evenbeat.core.json_form import json_form

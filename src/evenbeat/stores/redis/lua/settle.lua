@@ -2,7 +2,8 @@
 -- request: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
--- gate ({path of a schedule, generation, revision}) or false, records to add or nil, new task of a queued run or nil};
+-- gate ({path of a schedule, generation, revision, fire_seq or nil}) or false, records to add or nil, new task of a
+-- queued run or nil};
 -- in place of a row {rows, for each whether it is an innermost end}: the rows of a transition with ends, in the order of
 -- decisions.parts.
 -- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken, or a run of a cohort has left the state running}. A transition takes 24 us of the server's time,
@@ -124,13 +125,14 @@ local function finish(owner, sum, member, successes)
   end
 end
 
--- Whether the schedule of a gate has the expected generation and revision; 0 means that there is no schedule.
+-- Whether the schedule of a gate has the expected generation and revision, and fire_seq if there is one; 0 means that
+-- there is no schedule.
 local function passes(gate)
   if not gate then return true end
   local key = base .. 'schedules:' .. gate[1]
-  local found = read('HMGET', key, 'generation', 'revision')
+  local found = read('HMGET', key, 'generation', 'revision', 'fire_seq')
   if not found[2] then return gate[2] == '0' and gate[3] == '0' end
-  return found[1] == gate[2] and found[2] == gate[3]
+  return found[1] == gate[2] and found[2] == gate[3] and (not gate[4] or found[3] == gate[4])
 end
 
 -- The index of a queued run after it was moved to another task.
@@ -232,6 +234,10 @@ end
 
 local function apply(row, key, found, run)
   change(row, key, found, run)
+  if row[17] and row[17][4] then
+    -- A user who has not seen the run become active may add another one: that write is refused.
+    call('HSET', base .. 'schedules:' .. row[17][1], 'fire_seq', string.format('%.0f', tonumber(row[17][4]) + 1))
+  end
   for _, new in ipairs(row[14]) do add_run(new) end
   add_records(row[18])
   if row[15] then

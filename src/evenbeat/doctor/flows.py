@@ -1,0 +1,70 @@
+"""Checks of flows under way: steps whose task no live node has, and flows that have taken very long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import RunRecord
+from evenbeat.doctor.findings import Finding, some_lines
+from evenbeat.node.flows import FlowGraphs
+from evenbeat.node.presence import LiveNode
+from evenbeat.observe.phrases import count, span
+from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.stores.pages import every_run
+
+_PAGE = 500
+# The most flows that are looked at.
+_FLOWS = 1_000
+# Results of steps are kept for this long while their flow runs: see ``node.pruner``.
+_LONGEST = 30 * 86_400_000
+
+
+def flow_findings(store: Store, alive: list[LiveNode], now: Instant) -> Iterator[Finding]:
+    """Yield what is wrong with flows under way; nothing if there are none, or all is well."""
+    query = RunQuery(states=("running",), without=LARGE_FIELDS, limit=_PAGE)
+    flows = list(islice((run for run in every_run(store, query) if is_begun(run)), _FLOWS))
+    if not flows:
+        return
+    missing = _missing(store, flows, alive)
+    if missing:
+        yield Finding(
+            check="flows",
+            level="fail",
+            facts={"steps": [{"task": task, "step": step, "run": run} for task, step, run in missing]},
+            message=f"{count(len({run for _, _, run in missing}), 'flow has', 'flows have')} a step whose "
+            "task no live node has",
+            hint="start a node that has these tasks, or cancel the flows: evenbeat flows cancel RUN",
+            details=some_lines(f"{task}, step {step} of {run}" for task, step, run in missing),
+        )
+    old = [run for run in flows if run.created_at < now - _LONGEST]
+    if old:
+        yield Finding(
+            check="flows",
+            level="warn",
+            facts={"old": [run.id for run in old]},
+            message=f"{count(len(old), 'flow has', 'flows have')} not ended for over 30 days: the results "
+            "of their steps are not kept any longer",
+            hint="cancel them: evenbeat flows cancel RUN; or give the flow a timeout: @app.flow(timeout=…)",
+            details=some_lines(f"{run.id}, for {span(now - run.created_at, units=1)}" for run in old),
+        )
+
+
+def _missing(store: Store, flows: list[RunRecord], alive: list[LiveNode]) -> list[tuple[str, str, str]]:
+    """Return (task, step, run) of steps that have not ended and whose task no live worker has."""
+    workers = [node.taker for node in alive if node.worker]
+    if not workers:
+        return []  # another finding says so
+    graphs = FlowGraphs(store)
+    found: list[tuple[str, str, str]] = []
+    for run in flows:
+        state = flow_part(run).state
+        graph = None if state is None else graphs.get(state.graph)
+        if state is None or graph is None:
+            continue
+        for step, letter in zip(graph.steps, state.steps, strict=True):
+            if letter in UNENDED and not any(worker.has(step.task) for worker in workers):
+                found.append((step.task, step.name, run.id))
+    return found

@@ -1,0 +1,131 @@
+"""Users of flows: they start, cancel and resume flows, cancel single steps, and retry steps."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from random import Random
+from typing import cast
+
+from msgspec.structs import replace
+
+from evenbeat.app.flows import resume_flow
+from evenbeat.app.run_changes import is_stopping
+from evenbeat.app.session import AppSession
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import ACTIVE_STATES, Execution, RunRecord, ScheduleRecord
+from evenbeat.errors import RunRefused
+from evenbeat.node.flows import End, FlowSettling
+from evenbeat.rules import attempts
+from evenbeat.stores.base import RunQuery, Store
+from tests.simulator.flow_oracle import Again, place_of
+from tests.simulator.flow_plans import OUTER, random_arguments
+from tests.simulator.users import User, random_schedule
+
+
+class _Session:
+    """The part of an app's session that resuming a flow needs."""
+
+    def __init__(self, user: FlowUser) -> None:
+        self._user = user
+
+    def store(self) -> Store:
+        return cast(Store, self._user.store)
+
+    def row(self, _: str, name: str) -> ScheduleRecord | None:
+        return self._user.read(name)
+
+
+class FlowUser(User):
+    """A user whose schedules start flows."""
+
+    def _anything(self, name: str) -> None:
+        chance = self.random.random()
+        if chance < 0.25:
+            self._start_flow()
+        elif chance < 0.65:
+            self._act_on_flow()
+        else:
+            super()._anything(name)
+
+    def _new_schedule(self, name: str, now: Instant) -> ScheduleRecord:
+        random = self.random
+        wanted = random_schedule(random, name, now)
+        return replace(
+            wanted,
+            task=random.choice(OUTER),
+            kind="flow",
+            payload=self._new_payload(self.node.token()),
+            overlap=random.choice(("skip", "queue", "cancel_running", "allow")),
+            max_concurrent=random.choice((None, 1, 2)),
+            execution=_execution(random),
+        )
+
+    def _new_payload(self, token: str) -> str:
+        return json.dumps(random_arguments(self.random, token))
+
+    def _start_flow(self) -> None:
+        random, now, token = self.random, self.store.now(), self.node.token()
+        run = RunRecord(
+            id=f"flow-{token}",
+            task=random.choice(OUTER),
+            kind="flow",
+            payload=self._new_payload(token),
+            run_at=now,
+            scheduled_at=now,
+            created_at=now,
+            execution=_execution(random),
+        )
+        self._repeat(lambda: self.store.add_runs([run]))
+
+    def _act_on_flow(self) -> None:
+        random = self.random
+        runs = self._repeat(lambda: self.store.find_runs(RunQuery(limit=200))).items
+        flows = [run for run in runs if run.kind == "flow" and place_of(run.id) is None]
+        if not flows:
+            return
+        flow = random.choice(flows)
+        steps = [run for run in runs if run.id.startswith(f"{flow.id}~")]
+        if flow.state in ACTIVE_STATES and random.random() < 0.6:
+            active = [run for run in steps if run.state in ACTIVE_STATES]
+            self._cancel(random.choice(active) if active and random.random() < 0.5 else flow)
+        elif random.random() < 0.6:
+            self._run_again(Again(flow.id, None))
+        else:
+            names = [step.name for step in self.node.simulation.catalogue.plans[flow.task].steps]
+            self._run_again(Again(flow.id, random.choice(names)))
+
+    def _cancel_or_retry(self, name: str) -> None:
+        self._act_on_flow()
+
+    def _cancel(self, run: RunRecord) -> None:
+        """Cancel a run as ``app.runs`` does."""
+        settling = FlowSettling(cast(Store, self.store), "app", new_token=self.node.token)
+        for _ in range(4):
+            transition = attempts.cancel(run, self.store.now(), self.node.token())
+            if transition is None or is_stopping(run):
+                return
+            if settling.settle([End(run, transition)], self.store.now()).answers[0]:
+                return
+            run = self._one(run.id)
+
+    def _run_again(self, again: Again) -> None:
+        """Resume a flow, or retry a step of it, as ``app.flows`` does."""
+        run = self._one(again.flow)
+        wishes = self.node.simulation.oracle.flows.again
+        wishes[self.node.name] = again
+        try:
+            with suppress(RunRefused):
+                resume_flow(cast(AppSession, _Session(self)), run, again.step)
+        finally:
+            wishes.pop(self.node.name)
+
+    def _one(self, run_id: str) -> RunRecord:
+        return self._repeat(lambda: self.store.find_runs(RunQuery(ids=(run_id,)))).items[0]
+
+    def read(self, name: str) -> ScheduleRecord | None:
+        return self._read(name)
+
+
+def _execution(random: Random) -> Execution:
+    return Execution(max_crashes=5, timeout=random.choice((None, None, 6_000, 30_000)))
