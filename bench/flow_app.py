@@ -30,8 +30,8 @@ class Sizes(msgspec.Struct, frozen=True):
     steps: int = 1_000
     layers: int = 10
     rounds: int = 3
-    chains: int = 5
-    """Rounds of the chains: a p99 needs some hundred gaps."""
+    chains: int = 3
+    """How often each flow but the map is measured in a round: a p99 needs some hundred gaps."""
 
 
 QUICK = Sizes(chain=5, elements=20, steps=20, layers=4, rounds=1, chains=1)

@@ -119,9 +119,9 @@ def _round(place: StoreName, sizes: Sizes) -> _Round:
         app = flow_app.make(url, sizes)
         windows: dict[str, list[tuple[float, float]]] = {}
         with _nodes(app, url, sizes, folder) as starts:
-            for kind in ("chain", "data_chain", WIDE, "fan_out"):
+            for kind in ("chain", "data_chain", WIDE):
                 _run(app, kind, sizes)  # a warm-up: code is imported, connections are open, plans are made
-                databases.analyze(url)
+            databases.analyze(url)
             for _ in range(sizes.chains):
                 for kind in ("chain", "data_chain", PLAIN, WIDE, LAYERS):
                     windows.setdefault(kind, []).append(_run(app, kind, sizes))
@@ -142,7 +142,7 @@ def _fan_out_on_two(place: StoreName, sizes: Sizes) -> float:
         app = flow_app.make(url, sizes)
         with _nodes(app, url, sizes, folder, NODES):
             until(lambda: len(app.nodes()) == NODES, every=0.05)
-            _run(app, "fan_out", sizes)
+            _run(app, WIDE, sizes)
             databases.analyze(url)
             begin, end = _run(app, "fan_out", sizes)
         app.close()
