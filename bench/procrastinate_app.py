@@ -1,25 +1,38 @@
 """procrastinate and its worker: the peer on PostgreSQL that most resembles Evenbeat.
 
-``python -m bench.procrastinate_app URL CONCURRENCY`` runs a worker until SIGTERM, with its defaults: it
-listens for new jobs (``listen_notify``) and keeps jobs that succeeded (``delete_jobs="never"``).
+``python -m bench.procrastinate_app URL CONCURRENCY [STARTS]`` runs a worker until SIGTERM, with its defaults:
+it listens for new jobs (``listen_notify``) and keeps jobs that succeeded (``delete_jobs="never"``). Then it
+writes when each ``link`` of a chain began to the file STARTS.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import msgspec
 import procrastinate
 
 from bench.processes import process
 
 _CHUNK = 1_000
+STARTS: list[float] = []
 
 
 def make(url: str) -> procrastinate.App:
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url))
     app.task(name="noop")(_noop)
+
+    async def link(left: int) -> None:
+        """Add the next task of a chain: its users write it so, as procrastinate has no flows."""
+        STARTS.append(time.time())
+        if left > 1:
+            await app.tasks["link"].defer_async(left=left - 1)
+
+    app.task(name="link")(link)
     return app
 
 
@@ -38,9 +51,10 @@ async def succeeded(app: procrastinate.App) -> int:
 
 
 @contextmanager
-def worker(url: str, concurrency: int) -> Iterator[None]:
+def worker(url: str, concurrency: int, noted: Path | None = None) -> Iterator[None]:
     """Start its worker in its own process."""
-    with process("-m", "bench.procrastinate_app", url, str(concurrency)):
+    files = () if noted is None else (str(noted),)
+    with process("-m", "bench.procrastinate_app", url, str(concurrency), *files):
         yield
 
 
@@ -49,3 +63,5 @@ if __name__ == "__main__":
     from bench import procrastinate_app
 
     procrastinate_app.make(sys.argv[1]).run_worker(concurrency=int(sys.argv[2]))
+    for file in sys.argv[3:]:
+        Path(file).write_bytes(msgspec.json.encode(procrastinate_app.STARTS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from bench.measure import Report, Row
@@ -29,6 +30,7 @@ TITLES = {
     "limits": "Limits",
     "fairness": "Fair tenants",
     "purging": "Purging",
+    "flows": "Flows",
 }
 INTRODUCTION = (
     "`make bench` writes this page. It measures Evenbeat and the other libraries in the same run.",
@@ -91,7 +93,22 @@ _DOCUMENTS = (
     "update at its end (MongoDB), or `FOR UPDATE SKIP LOCKED LIMIT 1` and an update at its end (PostgreSQL); "
     "fewer documents. Medians of three rounds."
 )
+_FLOWS = (
+    "From the call of `enqueue` until the flow's end is seen, which is looked for every 10 ms; one node "
+    "with the default settings (10 threads) in another process, on the store in memory in the same one; a "
+    "map also on two nodes in two processes. All steps are `def` no-ops. The time from a step's end to "
+    "the start of the next is that between the clocks inside the two functions. “Without edges” are as "
+    "many runs by `enqueue_many`; a layer has 100 steps, each of which waits for two of the layer before. "
+    "Medians of nine chains and as many flows of 1,000 steps (three in each of three rounds, each in a "
+    "new store), and of three maps. Celery: chains (immutable signatures) and a chord of 1,000 on a "
+    "Valkey as durable as ours, which is broker and result backend; a worker with `--pool threads -c 10`. "
+    "procrastinate has no flows: each task defers the next one, which is not atomic with its end. DBOS: a "
+    "workflow with 100 steps in its own process, each a function call with a checkpoint, which no other "
+    "process can execute; as a map, 500 workflows in a queue that is polled every 50 ms (its default is 1 "
+    "s), collected by the workflow that enqueued them."
+)
 NOTES = {
+    "flows": f"{_SERVERS} {_FLOWS}",
     "limits": "Runs claimed: 10,000 due runs, claimed and ended in batches of 100 by one client; only the "
     "claims are timed. Keys: a claim of 100 finds its runs among 1,000 keys, of which each admits one run. "
     "Behind: one limited run holds the only slot, 50,000 wait for it, and a node starts 100 runs of another "
@@ -165,19 +182,45 @@ PICTURES = {
 def page(reports: Mapping[str, Report]) -> str:
     """Return the whole page as Markdown, from the report of each suite."""
     last = max(reports.values(), key=lambda report: report.when)
-    machine = last.machine
-    versions = ", ".join(f"{name} {version}" for name, version in last.versions.items())
-    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}"
     rows = [row for report in reports.values() for row in report.rows]
     met, missed = (sum(row.met is which for row in rows) for which in (True, False))
-    lines = ["# Benchmarks", "", *INTRODUCTION, "", f"{last.when}; {where}; {versions}.", ""]
-    lines.append(f"**Goals: {met} met, {missed} missed.**")
+    lines = ["# Benchmarks", "", *INTRODUCTION, "", f"{_circumstances(last)}.", "", _goals(met, missed)]
     for suite, report in reports.items():
         older = "" if report.when == last.when else f"Measured {report.when}. "
-        lines += ["", f"## {TITLES[suite]}", "", f"{older}{NOTES[suite]}", "", *_table(report.rows)]
-        if suite in PICTURES:
-            lines += ["", PICTURES[suite]]
+        lines += ["", *_section(suite, report, older)]
     return "\n".join(lines) + "\n"
+
+
+def with_sections(text: str, reports: Mapping[str, Report]) -> str:
+    """Return the page with the sections of these suites replaced, or added at its end, and its goals counted
+    again. Each such section says when and where it was measured."""
+    head, *sections = re.split(r"\n(?=## )", text.rstrip("\n"))
+    found = {section.partition("\n")[0].removeprefix("## "): section.rstrip("\n") for section in sections}
+    for suite, report in reports.items():
+        lines = _section(suite, report, f"Measured {_circumstances(report)}. ")
+        found[TITLES[suite]] = "\n".join(lines)
+    cells = [line.rpartition(" | ")[2] for section in found.values() for line in section.splitlines()]
+    head = _GOALS.sub(_goals(cells.count("met |"), cells.count("**missed** |")), head.rstrip("\n"), count=1)
+    return "\n\n".join([head, *found.values()]) + "\n"
+
+
+_GOALS = re.compile(r"\*\*Goals: \d+ met, \d+ missed\.\*\*")
+
+
+def _goals(met: int, missed: int) -> str:
+    return f"**Goals: {met} met, {missed} missed.**"
+
+
+def _circumstances(report: Report) -> str:
+    machine = report.machine
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}"
+    return f"{report.when}; {where}; {versions}"
+
+
+def _section(suite: str, report: Report, measured: str) -> list[str]:
+    lines = [f"## {TITLES[suite]}", "", f"{measured}{NOTES[suite]}", "", *_table(report.rows)]
+    return [*lines, "", PICTURES[suite]] if suite in PICTURES else lines
 
 
 def _table(rows: list[Row]) -> list[str]:

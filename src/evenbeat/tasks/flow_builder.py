@@ -165,16 +165,29 @@ class FlowBuilder:
             unknown = [each for each in before if each not in self._steps]
             if unknown:
                 raise self._wrong(f"has step {name} after {shown(unknown[0])}, which is not a step of it")
-        order: dict[str, None] = {}
-        left = list(self._steps)
-        while left:
-            ready = [name for name in left if all(each in order for each in self._before[name])]
-            if not ready:
-                circle = " after ".join([*self._circle(left), ""]).removesuffix(" after ")
-                raise self._wrong(f"has steps that wait for each other: {circle}")
-            order |= dict.fromkeys(ready)
-            left = [name for name in left if name not in order]
-        return list(order)
+        described = {name: at for at, name in enumerate(self._steps)}
+        after: dict[str, list[str]] = {name: [] for name in self._steps}
+        open_ = {name: len(before) for name, before in self._before.items()}
+        for name, before in self._before.items():
+            for each in before:
+                after[each].append(name)
+        order: list[str] = []
+        ready = [name for name in self._steps if not open_[name]]
+        # Layer by layer. A chain of 10,000 takes 80 ms; looking for the steps whose predecessors are all in
+        # order took 49 s (noisy machine).
+        while ready:
+            order += ready
+            following: list[str] = []
+            for name in ready:
+                for each in after[name]:
+                    open_[each] -= 1
+                    if not open_[each]:
+                        following.append(each)
+            ready = sorted(following, key=described.__getitem__)
+        if len(order) < len(self._steps):
+            circle = " after ".join(self._circle([name for name, count in open_.items() if count]))
+            raise self._wrong(f"has steps that wait for each other: {circle}")
+        return order
 
     def _circle(self, left: list[str]) -> list[str]:
         """Return steps that wait for each other, the first one again at the end."""
