@@ -178,7 +178,8 @@ class Oracle:
                 return  # a success: users who have not seen it must not write
         if call.name == "settle_runs" and replace(before, fire_seq=row.fire_seq) == row:
             parts = [part for item in call.argument for part in _parts(item)]
-            if any(part.gate_fires is not None and part.gate[:2] == key for part in parts):
+            gates = [part.gate for part in parts if part.gate_fires is not None]
+            if any(gate is not None and gate[:2] == key for gate in gates):
                 return  # a run became active again: users who have not seen it must not write
         fired = replace(before, **{name: getattr(row, name) for name in FIRED_FIELDS})
         if call.name != "fire_due" or fired != row:

@@ -318,13 +318,16 @@ class FlowSettling:
             reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
             return self._continuing(flow, reset, (), now, extra)
         hopeless: dict[int, int] = {}
-        while True:
-            reset = self._decided(lambda known: flows.resume(flow, graph, known, now, hopeless))
-            assert reset is not None
+
+        def decide(known: flows.Results) -> flows.Reset:
+            return flows.resume(flow, graph, known, now, hopeless)
+
+        while (reset := self._decided(decide)) is not None:
             ends, found = self._again(flow, graph, reset, now)
             if found.items() <= hopeless.items():
                 return self._continuing(flow, reset, ends, now, extra)
             hopeless |= found
+        return None
 
     def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
         """Decide with all results that it takes."""
