@@ -327,3 +327,22 @@ def test_a_flow_within_a_flow_of_which_no_step_can_start_is_not_waited_for() -> 
     assert bench.run("f").state == "failed"
     with pytest.raises(RunRefused, match="no step that failed"):
         bench.again()
+
+
+def test_an_element_that_retention_has_deleted_is_not_waited_for() -> None:
+    flow = new_flow()
+    flow.add_step("m", TASK, map_over=[1, 2, 3])
+    bench = Bench(flow)
+    bench.claim()
+    assert bench.end(bench.first, "f~m~0", "failed")
+    bench.clock.advance("1s")
+    assert bench.store.purge(bench.clock(), 10).deleted == 1
+    assert bench.end(bench.first, "f~m~1", "failed")
+    assert bench.end(bench.first, "f~m~2")
+    bench.again()
+    assert bench.letters() == "o"
+    bench.claim()
+    assert bench.end(bench.first, "f~m~1")
+    assert bench.run("f").state == "failed"
+    with pytest.raises(RunRefused, match="no step that failed"):
+        bench.again()

@@ -360,10 +360,15 @@ class FlowSettling:
         self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
     ) -> tuple[tuple[Transition, ...], dict[int, int]]:
         """Return the transitions of runs that are continued, which are elements of maps and flows within the
-        flow; and, for each step, how many can't be: no step of such a flow can start."""
+        flow; and, for each step, how many can't be: no step of such a flow can start, or the run was deleted,
+        by retention or by hand."""
         found: list[Transition] = []
         hopeless: dict[int, int] = {}
+        state = flow_part(flow).state
+        assert state is not None
         for at in reset.again:
+            counted = state.maps.get(str(at))
+            left = 1 if counted is None else counted.failed + counted.cancelled
             for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
                     continue
@@ -374,8 +379,9 @@ class FlowSettling:
                     again = self._restarted(run, now)
                 if again is not None:
                     found.append(again)
-                else:
-                    hopeless[at] = hopeless.get(at, 0) + 1
+                    left -= 1
+            if left:
+                hopeless[at] = left
         return tuple(found), hopeless
 
     def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
