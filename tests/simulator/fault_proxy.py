@@ -47,7 +47,8 @@ class Call:
         self.argument = argument
         self.intent = intent
         self.written: set[tuple[str, str]] = set()
-        self.settled: set[str] = set()
+        self.settled: set[tuple[str, str]] = set()
+        """The runs and tokens of transitions that it applied."""
         self.added: set[str] = set()
         self.before: dict[tuple[str, str], ScheduleRecord | None] = {}
         """The rows that it wrote, before the write."""

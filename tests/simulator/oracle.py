@@ -85,8 +85,8 @@ class Oracle:
         """The ids of all runs that have ever existed."""
         self.ends: Counter[Key] = Counter()
         """How many runs of each schedule have ended."""
-        self.tokens: set[str] = set()
-        """The tokens of all transitions that were applied."""
+        self.tokens: set[tuple[str, str]] = set()
+        """The runs and tokens of all transitions that were applied."""
         self.executed: dict[tuple[str, int], str] = {}
         """The node that executed each (run, attempt)."""
         self.claims: dict[str, Call] = {}
@@ -178,7 +178,8 @@ class Oracle:
                 return  # a success: users who have not seen it must not write
         if call.name == "settle_runs" and replace(before, fire_seq=row.fire_seq) == row:
             parts = [part for item in call.argument for part in _parts(item)]
-            if any(part.gate_fires is not None and part.gate[:2] == key for part in parts):
+            gates = [part.gate for part in parts if part.gate_fires is not None]
+            if any(gate is not None and gate[:2] == key for gate in gates):
                 return  # a run became active again: users who have not seen it must not write
         fired = replace(before, **{name: getattr(row, name) for name in FIRED_FIELDS})
         if call.name != "fire_due" or fired != row:
@@ -404,8 +405,8 @@ class Oracle:
             if value != wanted and value != getattr(before, name):
                 raise Violation(f"{name} of run {run.id} became {value}: nobody asked for that", run.id)
         assert run.settled is not None
-        call.settled.add(run.settled)
-        self.tokens.add(run.settled)
+        call.settled.add((run.id, run.settled))
+        self.tokens.add((run.id, run.settled))
         if run.state in FINAL_STATES and run.schedule is not None:
             self.ends[run.tenant, run.schedule] += 1
 
@@ -465,9 +466,9 @@ class Oracle:
         parts = list(_parts(transition))
         # A repetition is known by the ends that it contains: their flow may have gone on since.
         innermost = [part for part in parts if not part.ends]
-        if accepted and any(part.token not in self.tokens for part in innermost):
+        if accepted and any((part.run, part.token) not in self.tokens for part in innermost):
             raise Violation(f"a transition of {transition.run} was answered, but not applied", transition.run)
-        if not accepted and any(part.token in call.settled for part in parts):
+        if not accepted and any((part.run, part.token) in call.settled for part in parts):
             raise Violation(f"a refused transition changed run {transition.run}", transition.run)
 
     def _check_written(self, write: Write, written: Written, call: Call) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 
-class Violation(AssertionError):
-    """A guarantee was violated. ``about`` is the schedule or run concerned, if there is one."""
+class Violation(BaseException):
+    """A guarantee was violated. ``about`` is the schedule or run concerned, if there is one.
+
+    Not an ``Exception``: the product's loops catch those of a store, and try again in smaller parts.
+    """
 
     def __init__(self, what: str, about: str | None = None) -> None:
         super().__init__(what)

@@ -152,6 +152,14 @@ class FlowSettling:
         ``begins`` are claimed flows to begin; their answers follow those of the ends. A flow that is asked to
         end is stopped: see ``stop``. Transitions of other runs are applied as they are.
         """
+        try:
+            return self._settle(ends, now, begins)
+        except BaseException:
+            # The caller repeats all of them, also those that were accepted before the store went away.
+            self._unsure.update(end.transition.token for end in ends)
+            raise
+
+    def _settle(self, ends: Sequence[End], now: Instant, begins: Sequence[Begin]) -> Settled:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
@@ -174,9 +182,9 @@ class FlowSettling:
                 self._unsure -= unsure
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
-            accepted = self._written(units, ends)
+            accepted = self._written(units)
             if accepted is None:
-                self._unsure -= unsure
+                self._unsure.update(end.transition.token for end in ends)
                 return self._settle_halves(ends, begins, answers, now, Settled([], ended, started))
             for unit, is_accepted in zip(units, accepted, strict=True):
                 if not is_accepted:
@@ -193,7 +201,7 @@ class FlowSettling:
                     self._remember(unit)
         raise StoreUnavailable(f"a flow was changed by others {_MOST_ROUNDS} times in a row")
 
-    def _written(self, units: Sequence[_Unit], ends: Sequence[End]) -> list[bool] | None:
+    def _written(self, units: Sequence[_Unit]) -> list[bool] | None:
         """Return which units the store accepts; None if it can't write one of them."""
         try:
             return self._store.settle_runs([unit.transition for unit in units])
@@ -201,7 +209,6 @@ class FlowSettling:
             # Some of it may have been written.
             for unit in units:
                 self._forget(unit)
-                self._unsure.update(ends[at].transition.token for at in unit.leaves if at < len(ends))
             if isinstance(error, StoreUnavailable) or not isinstance(error, Exception):
                 raise
             if sum(len(unit.leaves) for unit in units) <= 1:
@@ -318,13 +325,16 @@ class FlowSettling:
             reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
             return self._continuing(flow, reset, (), now, extra)
         hopeless: dict[int, int] = {}
-        while True:
-            reset = self._decided(lambda known: flows.resume(flow, graph, known, now, hopeless))
-            assert reset is not None
+
+        def decide(known: flows.Results) -> flows.Reset:
+            return flows.resume(flow, graph, known, now, hopeless)
+
+        while (reset := self._decided(decide)) is not None:
             ends, found = self._again(flow, graph, reset, now)
             if found.items() <= hopeless.items():
                 return self._continuing(flow, reset, ends, now, extra)
             hopeless |= found
+        return None
 
     def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
         """Decide with all results that it takes."""
@@ -350,10 +360,15 @@ class FlowSettling:
         self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
     ) -> tuple[tuple[Transition, ...], dict[int, int]]:
         """Return the transitions of runs that are continued, which are elements of maps and flows within the
-        flow; and, for each step, how many can't be: no step of such a flow can start."""
+        flow; and, for each step, how many can't be: no step of such a flow can start, or the run was deleted,
+        by retention or by hand."""
         found: list[Transition] = []
         hopeless: dict[int, int] = {}
+        state = flow_part(flow).state
+        assert state is not None
         for at in reset.again:
+            counted = state.maps.get(str(at))
+            left = 1 if counted is None else counted.failed + counted.cancelled
             for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
                     continue
@@ -364,8 +379,9 @@ class FlowSettling:
                     again = self._restarted(run, now)
                 if again is not None:
                     found.append(again)
-                else:
-                    hopeless[at] = hopeless.get(at, 0) + 1
+                    left -= 1
+            if left:
+                hopeless[at] = left
         return tuple(found), hopeless
 
     def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
