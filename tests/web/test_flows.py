@@ -109,6 +109,7 @@ def test_a_flow_lives_through_all_its_verbs(shop: tuple[Shop, Any]) -> None:
         "id": run["id"],
         "step": "load",
         "index": None,
+        "tick": None,
     }
     made.is_down = False
     resumed = site.post(f"flow-runs/{run['id']}/resume", role="operator")

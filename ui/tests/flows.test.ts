@@ -126,7 +126,7 @@ test("a step is retried when it and all after it have ended", () => {
   assert.equal(of({ a: "succeeded", b: "succeeded", c: "running", d: "waiting" }), "b");
   assert.equal(of({ a: "succeeded", b: "succeeded", c: "succeeded", d: "queued" }), "");
   assert.equal(of({ a: "running" }), "");
-  assert.equal(of({ a: "failed" }, { outer: { id: "x", step: "y", index: null } }), "");
+  assert.equal(of({ a: "failed" }, { outer: { id: "x", step: "y", index: null, tick: null } }), "");
   assert.equal(retryable({ outer: null, graph: null, steps: [] }).size, 0);
   assert.equal(retryText(run({}), "d"), "The step runs again.");
   assert.equal(retryText(run({}), "a"), "The step runs again, and then 3 steps after it: b, c, d.");
@@ -137,5 +137,5 @@ test("a flow is resumed when it has begun and failed, unless it is a step", () =
   assert.equal(canResume({ state: "failed", outer: null, steps }), true);
   assert.equal(canResume({ state: "running", outer: null, steps }), false);
   assert.equal(canResume({ state: "failed", outer: null, steps: [] }), false);
-  assert.equal(canResume({ state: "cancelled", outer: { id: "x", step: "y", index: null }, steps }), false);
+  assert.equal(canResume({ state: "cancelled", outer: { id: "x", step: "y", index: null, tick: null }, steps }), false);
 });

@@ -480,6 +480,7 @@ export interface FlowPlace {
   id: string;
   step: string;
   index: number | null;
+  tick: string | null;
 }
 
 export interface FlowRun {
