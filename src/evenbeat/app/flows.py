@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from msgspec.structs import replace
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # How many elements of a map ``show`` reads.
 _SHOWN_ELEMENTS = 1_000
 _TRIES = 100
+# How many steps an error names.
+_NAMED = 20
 Infos: TypeAlias = list[FlowInfo]
 
 
@@ -213,9 +216,15 @@ def _position(settling: FlowSettling, run: RunRecord, step: str) -> int:
             f"flow {run.task} has no step {shown(step)}",
             field="step",
             value=step,
-            hint=f"there are: {', '.join(positions)}",
+            hint=f"there are: {_listed(positions)}",
         )
     return positions[step]
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return the first names: a flow may have 10,000 steps."""
+    first = ", ".join(islice(names, _NAMED))
+    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED:,} more"
 
 
 def _gated(session: AppSession, run: RunRecord, transition: Transition) -> Transition:
