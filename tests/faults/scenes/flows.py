@@ -11,18 +11,9 @@ import time
 from evenbeat.core.records import ACTIVE_STATES, Execution, Overlap, RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.base import RunQuery, Store
-from tests.faults.fleet import (
-    Account,
-    Fleet,
-    add_schedules,
-    all_runs,
-    check,
-    drain,
-    fleet,
-    opened,
-    wait_until,
-)
+from tests.faults.fleet import Fleet, add_schedules, all_runs, check, drain, fleet, opened, wait_until
 from tests.faults.scene import LEASE_MS, Ground, Mutant, Outcome, Scene, caught
+from tests.faults.scenes.nodes import recorded_commands
 
 OVERLAPS: tuple[Overlap, ...] = ("skip", "allow")
 LARGEST = 12
@@ -34,8 +25,38 @@ STILL = 10.0
 def flows(ground: Ground, faults: int, *options: str) -> Outcome:
     """Four nodes, killed and frozen at random, while a schedule and a user start flows."""
     chance = random.Random(17)
+    _prepare(ground.url)
+    with fleet(ground.url, ground.folder) as nodes:
+        for _ in range(4):
+            nodes.start(*options)
+        nodes.await_ready()
+        for at in range(faults):
+            _start(ground.url, f"flow-{at:03}", chance.randint(0, LARGEST))
+            time.sleep(chance.uniform(0.05, 0.5))
+            _harm(nodes, at, chance, *options)
+        return _end(ground, nodes, faults)
+
+
+def failpoints(ground: Ground, faults: int) -> Outcome:
+    """A node dies before each command that it sends while flows run, and after commits; ``faults`` times at
+    each, a few commands later every time."""
+    _prepare(ground.url)
+    commands = recorded_commands(ground)[:: 2 if faults == 1 else 1]
+    died = 0
+    with fleet(ground.url, ground.folder) as nodes:
+        nodes.start()
+        for nth in range(2, 2 + 3 * faults, 3):
+            for command in commands:
+                _start(ground.url, f"flow-{died:03}", LARGEST)
+                nodes.start("--failpoint", f"{command}:{nth}")
+                wait_until(nodes.reap, f"{command} was not sent {nth} times")
+                died += 1
+        return _end(ground, nodes, died)
+
+
+def _prepare(url: str) -> None:
     add_schedules(
-        ground.url,
+        url,
         [
             ScheduleRecord(
                 name=f"etl-{at}",
@@ -49,23 +70,18 @@ def flows(ground: Ground, faults: int, *options: str) -> Outcome:
             for at, overlap in enumerate(OVERLAPS)
         ],
     )
-    with fleet(ground.url, ground.folder) as nodes:
-        for _ in range(4):
-            nodes.start(*options)
-        nodes.await_ready()
-        for at in range(faults):
-            _start(ground.url, f"flow-{at:03}", chance.randint(0, LARGEST))
-            time.sleep(chance.uniform(0.05, 0.5))
-            _harm(nodes, at, chance, *options)
-        with opened(ground.url) as store:
-            _await_flows(store)
-        drain(ground.url)
-        nodes.stop()
-        account = check(ground.url, nodes.reports())
-        assert "stood still" not in nodes.errors_of_all(), "the safety net found a flow that stood still"
-        ended = _check_flows(ground.url)
-    found = Account(account.ticks, account.runs, account.completions)
-    return Outcome(found, faults, result=f"{ended} flows ended, each step once")
+
+
+def _end(ground: Ground, nodes: Fleet, faults: int) -> Outcome:
+    """Let the fleet finish all flows, and check every step."""
+    with opened(ground.url) as store:
+        _await_flows(store)
+    drain(ground.url)
+    nodes.stop()
+    account = check(ground.url, nodes.reports())
+    assert "stood still" not in nodes.errors_of_all(), "the safety net found a flow that stood still"
+    ended = _check_flows(ground.url)
+    return Outcome(account, faults, result=f"{ended} flows ended, each step once")
 
 
 def _harm(nodes: Fleet, at: int, chance: random.Random, *options: str) -> None:
@@ -171,6 +187,9 @@ SCENES = (
         "4 nodes; SIGKILL, and SIGSTOP past the lease, while flows with maps and joins run",
         4,
         40,
+    ),
+    Scene(
+        "flow failpoints", failpoints, "SIGKILL before each command and after commits, while flows run", 1, 2
     ),
 )
 MUTANTS = (Mutant("halting", halting, "stand still", quick=("sqlite",)),)

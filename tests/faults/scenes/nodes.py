@@ -38,7 +38,7 @@ def failpoints(ground: Ground, faults: int) -> Outcome:
     Before every other one if ``faults`` is 1: crashes at each command are also in ``tests/contract``.
     """
     prepare(ground.url, ground.schedules)
-    session = _session(ground)[:: 2 if faults == 1 else 1]
+    session = recorded_commands(ground)[:: 2 if faults == 1 else 1]
     died = 0
     with fleet(ground.url, ground.folder) as nodes:
         nodes.start()
@@ -50,7 +50,7 @@ def failpoints(ground: Ground, faults: int) -> Outcome:
         return end(ground, nodes, died)
 
 
-def _session(ground: Ground) -> list[str]:
+def recorded_commands(ground: Ground) -> list[str]:
     """Every command that nodes send again and again while they work."""
     folder = ground.folder / "recorded"
     folder.mkdir()
