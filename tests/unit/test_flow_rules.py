@@ -353,3 +353,37 @@ def test_a_map_over_a_map_that_did_not_run_has_no_list() -> None:
     assert change.state.notes["1"].startswith("the result of step bad is not a list")
     full = [end(graph, "bad", result=str(list(range(10_000))))]
     assert len(flows.advance(row(graph, steps="o."), graph, full, {}, NOW).starts) == 10_000
+
+
+def test_a_map_over_an_empty_map_is_empty_in_the_same_change() -> None:
+    app = Scheduler("memory://")
+
+    @app.task
+    def work(n: Any = None) -> Any: ...
+
+    @app.flow
+    def flow() -> None:
+        empty = work.map([], step_name="empty")
+        work.step(work.map(empty, step_name="again"), step_name="last")
+
+    change = flows.begin(RunRecord(id="f", task="flow"), flow.graph, NOW)
+    assert (change.missing, change.state.steps, ids(change)) == ((), "sso", ["f~last"])
+    assert change.state.maps == {"0": Elements(0, 0), "1": Elements(0, 0)}
+    (record,) = flows.graph_records([flow.graph])
+    assert (record.kind, record.tenant, record.key) == ("flow_graph", "default", flow.graph.key)
+
+
+def test_a_resume_keeps_the_notes_of_other_maps_and_a_recount_the_first_problem() -> None:
+    graph = described("mapped")
+    state: dict[str, Any] = {"maps": {"1": Elements(2, 2)}, "problem": "first", "notes": {"9": "kept"}}
+    flow = row(graph, steps="so.", **state)
+    gone = flows.recount(flow, graph, {}, {}, NOW)
+    assert (gone.state.problem, gone.state.steps) == ("first", "sfn")
+    only_failed = {"f~each~0": RunRecord(id="f~each~0", task="work", state="failed")}
+    only_failed["f~each~1"] = replace(only_failed["f~each~0"], id="f~each~1", state="queued")
+    some = flows.recount(row(graph, steps="so.", maps={"1": Elements(2, 2)}), graph, only_failed, {}, NOW)
+    assert (some.state.problem, some.state.maps["1"]) == ("step each failed", Elements(2, 1, 1))
+    failed = replace(
+        row(graph, steps="sfn", maps={"1": Elements(2, 0, 1)}, notes={"9": "kept"}), state="failed"
+    )
+    assert flows.resume(failed, graph, {}, NOW).change.state.notes == {"9": "kept"}
