@@ -100,12 +100,13 @@ _FLOWS = (
     "the start of the next is that between the clocks inside the two functions. “Without edges” are as "
     "many runs by `enqueue_many`; a layer has 100 steps, each of which waits for two of the layer before. "
     "Medians of nine chains and as many flows of 1,000 steps (three in each of three rounds, each in a "
-    "new store), and of three maps. Celery: chains (immutable signatures) and a chord of 1,000 on a "
-    "Valkey as durable as ours, which is broker and result backend; a worker with `--pool threads -c 10`. "
-    "procrastinate has no flows: each task defers the next one, which is not atomic with its end. DBOS: a "
-    "workflow with 100 steps in its own process, each a function call with a checkpoint, which no other "
-    "process can execute; as a map, 500 workflows in a queue that is polled every 50 ms (its default is 1 "
-    "s), collected by the workflow that enqueued them."
+    "new store), and of three maps. Celery: chains (immutable signatures) and a chord of 500 on a Valkey "
+    "as durable as ours, which is broker and result backend; a worker with `--pool threads -c 10`. "
+    "procrastinate has no flows: each task defers the next one, which is not atomic with its end; one "
+    "chain in each round, since it now and then waits for its next look, 5 s later. DBOS: a workflow with "
+    "100 steps in its own process, each a function call with a checkpoint, which no other process can "
+    "execute; as a map, 500 workflows in a queue that is polled every 50 ms (its default is 1 s), "
+    "collected by the workflow that enqueued them."
 )
 NOTES = {
     "flows": f"{_SERVERS} {_FLOWS}",

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord
+from evenbeat.node import flow_resuming
 from evenbeat.node import flows as node_flows
 from evenbeat.rules import flows as rules_flows
 from tests.simulator.flow_plans import DEFAULTS, FlowPlan, Ref, StepPlan, resolved
@@ -404,6 +405,7 @@ def watched_flows(check_every: int) -> Iterator[None]:
     try:
         with (
             patch.object(node_flows, "uuid4", lambda: UUID(int=next(numbers))),
+            patch.object(flow_resuming, "uuid4", lambda: UUID(int=next(numbers))),
             patch.object(rules_flows, "CHECK_EVERY", check_every),
         ):
             yield

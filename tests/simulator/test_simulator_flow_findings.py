@@ -13,6 +13,7 @@ from evenbeat.app.flows import resume_flow
 from evenbeat.app.session import AppSession
 from evenbeat.core.records import RunRecord, ScheduleRecord, Transition
 from evenbeat.errors import RunRefused, StoreUnavailable
+from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flow_checks import check_flow
 from evenbeat.node.flows import Begin, End, FlowSettling
 from evenbeat.rules import attempts, changes
@@ -106,7 +107,7 @@ class Bench:
     def begin(self, flow: Flow[..., Any]) -> str:
         """Begin the flow that is queued."""
         (run,) = (run for run in self.claim() if run.kind == "flow")
-        (given,) = self.first.with_arguments([run])
+        (given,) = FlowArguments(self.first.rows).complete([run])
         assert isinstance(given, RunRecord)
         records = graph_records(all_graphs(flow))
         assert self.first.settle((), self.clock(), [Begin(given, flow.graph, records)]).answers == [True]
@@ -225,7 +226,7 @@ def test_a_step_gets_the_result_of_a_step_that_had_not_run_when_the_node_last_sa
     bench.claim()
     assert bench.end(bench.second, "f~middle", result="found")
     (run,) = bench.claim()
-    (given,) = bench.first.with_arguments([run])
+    (given,) = FlowArguments(bench.first.rows).complete([run])
     assert isinstance(given, RunRecord)
     assert json.loads(given.payload) == {"x": "found"}
 

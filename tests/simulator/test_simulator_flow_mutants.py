@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.flow_graphs import FlowGraph
 from evenbeat.core.records import RunRecord, Transition
+from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flows import FlowSettling
 from evenbeat.rules import flows
 from evenbeat.stores.decisions import parts
@@ -195,13 +196,14 @@ def fails_without_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trusts_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give steps the arguments that a remembered flow names, whatever has happened since."""
-    ended_before = FlowSettling._ended_before
+    ended_before = FlowArguments._ended_before
 
     def remembered(self: Any, runs: Any) -> dict[str, RunRecord]:
         found = ended_before(self, runs)
-        return found | {key: self._flows[key] for key in found if key in self._flows}
+        known = self._rows._flows
+        return found | {key: known[key] for key in found if key in known}
 
-    monkeypatch.setattr(FlowSettling, "_ended_before", remembered)
+    monkeypatch.setattr(FlowArguments, "_ended_before", remembered)
 
 
 RULES: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from evenbeat import Flow, RunContext, Scheduler
 from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flow_checks import check_flow
+from evenbeat.node.flow_rows import FlowRows
 from evenbeat.node.flows import Begin, End, FlowSettling
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
@@ -160,7 +162,7 @@ def test_two_nodes_that_end_the_steps_before_a_join_start_it_once(
     a, b = sorted(claim(store, {"work"}), key=lambda run: run.id)
     # Both know the flow as it is now: the second one to write must not believe it.
     second.settle([], clock.now)
-    second._flows["f"] = first._flows["f"]
+    second.rows._flows["f"] = first.rows._flows["f"]
     assert first.settle([success(a, store)], clock.now).started == []
     settled = second.settle([success(b, store)], clock.now)
     assert settled.answers == [True]
@@ -204,7 +206,7 @@ class Node:
         """Do one round; return whether there was anything to do."""
         store, now = self._store, self._clock.now
         runs = claim(store, {"work", *self._nested}, limit=3)
-        given = self._settling.with_arguments(runs)
+        given = FlowArguments(self._settling.rows).complete(runs)
         ends: list[End] = []
         begins: list[Begin] = []
         for run in given:
@@ -296,7 +298,7 @@ def test_a_flow_that_stands_still_is_found_when_its_lease_ends(
     assert "a flow stood still" in caplog.text
     assert letters(store) == "sso"
     (join,) = claim(store, {"work"})
-    (given,) = FlowSettling(store, "w2").with_arguments([join])
+    (given,) = FlowArguments(FlowRows(store)).complete([join])
     assert isinstance(given, RunRecord)
     assert given.payload == '{"n":[1,1]}'
     # All is well: it is looked at again five minutes later.
@@ -354,7 +356,7 @@ def test_a_result_that_was_deleted_is_named(store: FaultyStore, clock: VirtualCl
     settling.settle([success(top, store)], clock.now)
     store._runs.pop("f~top")
     a, _ = claim(store, {"work"})
-    (why,) = FlowSettling(store, "w2").with_arguments([a])
+    (why,) = FlowArguments(FlowRows(store)).complete([a])
     assert isinstance(why, str)
     assert "the result of step top was deleted" in why
 

@@ -198,6 +198,28 @@ def test_what_does_not_exist_or_does_not_fit_is_refused(shop: tuple[Shop, Any]) 
     assert_problem(site.request("POST", f"flow-runs/{run['id']}/resume"), 409, "run-refused")
 
 
+def test_the_refusal_of_a_step_names_only_the_first_steps() -> None:
+    app = Scheduler("memory://")
+
+    @app.task
+    def work() -> None: ...
+
+    @app.flow
+    def wide() -> None:
+        for number in range(1_000):
+            work.step(step_name=f"s{number}")
+
+    site = Site(app)
+    with virtual(app) as time:
+        run = site.post("flows/wide/run", {}, status=201)
+        time.travel("1m")
+        refused = site.request("POST", f"flow-runs/{run['id']}/retry", json={"step": "nope"})
+    problem = assert_problem(refused, 422, "invalid-value", "step")
+    assert problem["hint"].startswith("there are: s0, s1, ")
+    assert problem["hint"].endswith("s19 and 980 more")
+    site.close()
+
+
 def test_a_repeated_start_with_its_key_adds_nothing(shop: tuple[Shop, Any]) -> None:
     site = shop[0].site
     key = {"Idempotency-Key": "once"}

@@ -20,7 +20,7 @@ from evenbeat.core.explanations import Fact, Why
 from evenbeat.core.instants import Instant, Moment, from_ms, read_date, read_instant, read_moment, to_ms
 from evenbeat.core.records import ACTIVE_STATES, RunRecord, ScheduleRecord, Skipped
 from evenbeat.errors import InvalidTrigger, InvalidValue, shown
-from evenbeat.node.flows import FlowGraphs
+from evenbeat.node.flow_rows import FlowGraphs
 from evenbeat.node.presence import live_nodes
 from evenbeat.node.pruner import purged_before
 from evenbeat.node.rollups import read_rollups

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from msgspec.structs import replace
@@ -19,7 +20,8 @@ from evenbeat.core.instants import Moment
 from evenbeat.core.records import ACTIVE_STATES, RunRecord, Transition
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, shown
-from evenbeat.node.flows import FlowSettling
+from evenbeat.node.flow_resuming import FlowResuming
+from evenbeat.node.flow_rows import FlowGraphs, FlowRows
 from evenbeat.observe.flow_views import flow_info, flow_run_view
 from evenbeat.rules import auditing, flows
 from evenbeat.rules.firing import needs_active
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 # How many elements of a map ``show`` reads.
 _SHOWN_ELEMENTS = 1_000
 _TRIES = 100
+# How many steps an error names.
+_NAMED = 20
 Infos: TypeAlias = list[FlowInfo]
 
 
@@ -137,7 +141,7 @@ class Flows:
         """Return the graph that a run was started with; before that, the one that is registered here."""
         state = flow_part(run).state
         if state is not None:
-            return FlowSettling(self._session.store(), "app").graphs.get(state.graph)
+            return FlowGraphs(self._session.store()).get(state.graph)
         known = self._session.tasks.get(run.task)
         return known.graph if isinstance(known, Flow) else None
 
@@ -178,7 +182,7 @@ def refuse_step(run: RunRecord) -> None:
 def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
     """Run again what failed in a flow, or ``step``, and what came after it."""
     store = session.store()
-    settling = FlowSettling(store, "app")
+    rows = FlowRows(store)
     for _ in range(_TRIES):
         refuse_step(run)
         state = flow_part(run).state
@@ -190,11 +194,11 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
                 f"flow {run.id} is {run.state}; only a failed or cancelled flow can be resumed",
                 subject=run.id,
             )
-        at = None if step is None else _position(settling, run, step)
+        at = None if step is None else _position(rows, run, step)
         now = store.now()
         what = {} if step is None else {"step": step}
         change = auditing.run_change("retry", run, {"state": run.state}, {"state": "running", **what})
-        transition = settling.resume(run, at, now, extra=audited(change, now))
+        transition = FlowResuming(rows).resume(run, at, now, extra=audited(change, now))
         if transition is None:
             raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
         if store.settle_runs([_gated(session, run, transition)])[0]:
@@ -204,18 +208,24 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
     raise RunRefused(f"flow {run.id} changed while it was resumed; look at it again", subject=run.id)
 
 
-def _position(settling: FlowSettling, run: RunRecord, step: str) -> int:
+def _position(rows: FlowRows, run: RunRecord, step: str) -> int:
     state = flow_part(run).state
-    graph = None if state is None else settling.graphs.get(state.graph)
+    graph = None if state is None else rows.graphs.get(state.graph)
     positions = {} if graph is None else graph.positions
     if step not in positions:
         raise InvalidValue(
             f"flow {run.task} has no step {shown(step)}",
             field="step",
             value=step,
-            hint=f"there are: {', '.join(positions)}",
+            hint=f"there are: {_listed(positions)}",
         )
     return positions[step]
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return the first names: a flow may have 10,000 steps."""
+    first = ", ".join(islice(names, _NAMED))
+    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED:,} more"
 
 
 def _gated(session: AppSession, run: RunRecord, transition: Transition) -> Transition:

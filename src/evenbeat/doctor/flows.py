@@ -8,7 +8,7 @@ from itertools import islice
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.doctor.findings import Finding, some_lines
-from evenbeat.node.flows import FlowGraphs
+from evenbeat.node.flow_rows import FlowGraphs
 from evenbeat.node.presence import LiveNode
 from evenbeat.observe.phrases import count, span
 from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun

@@ -11,6 +11,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.node.counting import Counting
+from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flows import Begin, FlowEnd, FlowSettling
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import EventKind, Events
@@ -87,6 +88,7 @@ class FlowWork:
         self._tasks = tasks
         self._reports = reports
         self.settling = FlowSettling(store, "worker", signals=signals, new_token=new_token)
+        self.arguments = FlowArguments(self.settling.rows)
         self._beginning: list[Begin] = []
         self._stored: set[str] = set()
         """The keys of graphs that this process has stored."""
@@ -109,10 +111,10 @@ class FlowWork:
         member = flow_part(run).member
         if member is not None:
             # The graph that the outer flow was registered with, also if this node has another one by now.
-            outer = self.settling.graphs.get(member.graph)
+            outer = self.settling.rows.graphs.get(member.graph)
             wanted = None if outer is None else outer.steps[member.step].graph
             if wanted is not None and wanted != graph.key:
-                graph = self.settling.graphs.get(wanted) or graph
+                graph = self.settling.rows.graphs.get(wanted) or graph
         new = [each for key, each in graphs.items() if key not in self._stored]
         self._beginning.append(Begin(run, graph, graph_records(new)))
 

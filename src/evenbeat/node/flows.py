@@ -1,4 +1,4 @@
-"""Flows on a node: begins them, ends their steps with what follows, and gives steps their arguments.
+"""Flows on a node: begins them, and ends their steps with what follows.
 
 Every process that ends a run of a flow does so through ``FlowSettling``: workers, reapers, the supervisor,
 and the app if a user cancels a run.
@@ -10,24 +10,23 @@ import logging
 import random
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from evenbeat.core.flow_graphs import FlowGraph, decode_graph
+from evenbeat.core.flow_graphs import FlowGraph
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.flow_rows import FlowRows
 from evenbeat.node.signals import Signals
 from evenbeat.rules import attempts, flows
-from evenbeat.rules.flow_parts import OPEN, flow_part, is_begun
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.rules.flow_parts import flow_part, is_begun
+from evenbeat.stores.base import Store
 from evenbeat.stores.decisions import status_of, verdict, with_transition
 
-# How many flows a process remembers as it last wrote them: the next end of a step needs no read.
-_REMEMBERED = 1_000
 # How many ends without an answer it remembers: more than a worker repeats at once.
 _DOUBTED = 10_000
 # How often a change is decided again because another node has changed the flow.
@@ -100,26 +99,6 @@ def concerns_flow(run: RunRecord, transition: Transition) -> bool:
     return run.flow is not None and transition.state in FINAL_STATES and flow_part(run).member is not None
 
 
-class FlowGraphs:
-    """The graphs of flows, read once each: they never change."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._known: dict[str, FlowGraph | None] = {}
-
-    def get(self, key: str) -> FlowGraph | None:
-        """Return a graph; None if the store does not have it (any more)."""
-        if key not in self._known:
-            record = self._store.get_record(flows.GRAPH, flows.OWNER, key)
-            if record is None:
-                return None
-            self._known[key] = decode_graph(record.body)
-        return self._known[key]
-
-    def add(self, graph: FlowGraph) -> None:
-        self._known[graph.key] = graph
-
-
 class FlowSettling:
     """Ends the steps of flows, and changes the flows in the same step of the store.
 
@@ -141,8 +120,7 @@ class FlowSettling:
         self._signals = Signals() if signals is None else signals
         self._new_token = new_token
         self._pause = pause
-        self.graphs = FlowGraphs(store)
-        self._flows: OrderedDict[str, RunRecord] = OrderedDict()
+        self.rows = FlowRows(store)
         self._unsure: OrderedDict[tuple[str, str], None] = OrderedDict()
         """The runs and tokens of ends that may have been applied: the store did not answer. The oldest are
         forgotten: a reaper does not repeat its ends."""
@@ -178,7 +156,8 @@ class FlowSettling:
         for turn in range(_MOST_ROUNDS):
             if turn and None in answers:
                 self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
-            if (turn or unsure) and None in answers:
+            # A refusal mostly means that another node has changed the flow: first, only that is read again.
+            if (turn > 1 or unsure) and None in answers:
                 self._answer_known(ends, begins, answers)
             left = [at for at, answer in enumerate(answers) if answer is None]
             if not left:
@@ -207,7 +186,7 @@ class FlowSettling:
                 if unsure:
                     self._forget(unit)
                 else:
-                    self._remember(unit)
+                    self.rows.remember(unit.rows)
         raise StoreUnavailable(f"a flow was changed by others {_MOST_ROUNDS} times in a row")
 
     def _written(self, units: Sequence[_Unit]) -> list[bool] | None:
@@ -255,10 +234,10 @@ class FlowSettling:
         ended: list[FlowEnd] = []
         if (row := self._stopped(flow.id, why, now, ended)) is None:
             return ended
-        graph = self._graph_of(row)
+        graph = self.rows.graph_of(row)
         ids = [run_id for _, found in flows.open_runs(row, graph) for run_id in found]
         for at in range(0, len(ids), _PAGE):
-            runs = self._read(ids[at : at + _PAGE], with_results=False)
+            runs = self.rows.read(ids[at : at + _PAGE], with_results=False)
             active = [run for run in runs if run.state not in FINAL_STATES]
             for run in active:
                 if is_begun(run):
@@ -277,7 +256,7 @@ class FlowSettling:
     ) -> RunRecord | None:
         """Write that no further step starts; return the flow, or None if it has ended."""
         for _ in range(_MOST_ROUNDS):
-            (row, *_) = self._read((flow_id,)) or (None,)
+            (row, *_) = self.rows.read((flow_id,)) or (None,)
             state = None if row is None else flow_part(row).state
             if row is None or state is None or row.state != "running":
                 return None
@@ -285,10 +264,10 @@ class FlowSettling:
                 return row
             work = _Work()
             work.stop = why
-            (unit,) = self._composed({flow_id: work}, self._rows((), {flow_id: row}), now)
+            (unit,) = self._composed({flow_id: work}, self.rows.with_outer((), {flow_id: row}), now)
             if self._store.settle_runs([unit.transition])[0]:
                 ended += unit.ended
-                self._flows.pop(flow_id, None)
+                self.rows.forget(flow_id)
                 return with_transition(row, unit.rows[0][1], now) if not unit.ended else None
         raise StoreUnavailable(f"flow {flow_id} was changed by others {_MOST_ROUNDS} times in a row")
 
@@ -299,19 +278,19 @@ class FlowSettling:
         A safety net. Such a run was ended without its flow: the store set an unreadable row to failed, or
         somebody edited it.
         """
-        graph = self._graph_of(flow)
+        graph = self.rows.graph_of(flow)
         ids = [run_id for _, found in flows.open_runs(flow, graph) for run_id in found]
-        rows = {run.id: run for run in self._read(ids, with_results=False)}
+        rows = {run.id: run for run in self.rows.read(ids, with_results=False)}
         results: dict[str, str | None] = {}
         while (change := flows.recount(flow, graph, rows, results, now)).missing:
-            results |= self._results(change.missing)
+            results |= self.rows.results(change.missing)
         if change.is_stale:
             return None
         unit = self._unit(flow, change, _Work(), (), now)
         member = flow_part(flow).member
         if change.outcome is not None and member is not None:
             work = _Work()
-            around = self._rows([member.flow], {})
+            around = self.rows.with_outer([member.flow], {})
             outer = around.get(member.flow)
             wider = None if outer is None else self._changed(outer, work, [(flow, unit)], now)
             unit = unit if wider is None else wider
@@ -322,82 +301,6 @@ class FlowSettling:
         self._store.hint()
         return unit.ended
 
-    def resume(
-        self, flow: RunRecord, step: int | None, now: Instant, *, extra: tuple[Record, ...] = ()
-    ) -> Transition | None:
-        """Return the transition that runs again what failed in a flow, or ``step``, and what came after it.
-
-        None if there is nothing to run again. ``extra`` are records to add, for the audit.
-        """
-        graph = self._graph_of(flow)
-        if step is not None:
-            reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
-            return self._continuing(flow, reset, (), now, extra)
-        hopeless: dict[int, int] = {}
-
-        def decide(known: flows.Results) -> flows.Reset:
-            return flows.resume(flow, graph, known, now, hopeless)
-
-        while (reset := self._decided(decide)) is not None:
-            ends, found = self._again(flow, graph, reset, now)
-            if found.items() <= hopeless.items():
-                return self._continuing(flow, reset, ends, now, extra)
-            hopeless |= found
-        return None
-
-    def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
-        """Decide with all results that it takes."""
-        results: dict[str, str | None] = {}
-        while (reset := decide(results)) is not None and reset.change.missing:
-            results |= self._results(reset.change.missing)
-        return reset
-
-    def _continuing(
-        self,
-        flow: RunRecord,
-        reset: flows.Reset | None,
-        ends: tuple[Transition, ...],
-        now: Instant,
-        extra: tuple[Record, ...] = (),
-    ) -> Transition | None:
-        if reset is None or (not reset.again and not reset.change.starts):
-            return None
-        change = flows.continuing(flow, reset.change, self._new_token(), ends, now)
-        return replace(change, records=(*change.records, *extra))
-
-    def _again(
-        self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
-    ) -> tuple[tuple[Transition, ...], dict[int, int]]:
-        """Return the transitions of runs that are continued, which are elements of maps and flows within the
-        flow; and, for each step, how many can't be: no step of such a flow can start, or the run was deleted,
-        by retention or by hand."""
-        found: list[Transition] = []
-        hopeless: dict[int, int] = {}
-        state = flow_part(flow).state
-        assert state is not None
-        for at in reset.again:
-            counted = state.maps.get(str(at))
-            left = 1 if counted is None else counted.failed + counted.cancelled
-            for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
-                if run.state not in ("failed", "cancelled"):
-                    continue
-                if not is_begun(run):
-                    again = attempts.retried(run, self._new_token())
-                elif (again := self.resume(run, None, now)) is None:
-                    # None of its steps failed: it was cancelled, or timed out, when its last step ended.
-                    again = self._restarted(run, now)
-                if again is not None:
-                    found.append(again)
-                    left -= 1
-            if left:
-                hopeless[at] = left
-        return tuple(found), hopeless
-
-    def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
-        graph = self._graph_of(flow)
-        reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
-        return self._continuing(flow, reset, (), now)
-
     # -- one try -------------------------------------------------------------------------------------------
 
     def _answer_known(self, ends: Sequence[End], begins: Sequence[Begin], answers: list[bool | None]) -> None:
@@ -407,7 +310,7 @@ class FlowSettling:
             for at, answer in enumerate(answers)
             if answer is None
         }
-        rows = {run.id: run for run in self._read(tuple(at_run), with_results=False)}
+        rows = {run.id: run for run in self.rows.read(tuple(at_run), with_results=False)}
         now = self._store.now()
         for run_id, at in at_run.items():
             row = rows.get(run_id)
@@ -441,7 +344,7 @@ class FlowSettling:
             work.transitions.append(end.transition)
             work.leaves.append(at)
         rows = {begin.run.id: begin.run for begin in begins}
-        return units + self._composed(works, self._rows(works, rows), now)
+        return units + self._composed(works, self.rows.with_outer(works, rows), now)
 
     def _composed(
         self, works: Mapping[str, _Work], rows: Mapping[str, RunRecord], now: Instant
@@ -458,9 +361,9 @@ class FlowSettling:
                 work, row = works.get(flow_id) or _Work(), rows.get(flow_id)
                 enclosed = inner.pop(flow_id, [])
                 unit = None if row is None else self._changed(row, work, enclosed, now)
-                if unit is None and self._flows.pop(flow_id, None) is not None:
+                if unit is None and self.rows.forget(flow_id):
                     # As this process remembers it, the flow does not wait for them: it may have been resumed.
-                    (row, *_) = self._read((flow_id,)) or (None,)
+                    (row, *_) = self.rows.read((flow_id,)) or (None,)
                     unit = None if row is None else self._changed(row, work, enclosed, now)
                 if row is None or unit is None:
                     # The flow is gone or over, or does not wait for them any more: they end like other runs.
@@ -492,7 +395,7 @@ class FlowSettling:
                 return None
             if not change.missing:
                 break
-            results |= self._results(change.missing)
+            results |= self.rows.results(change.missing)
         return self._unit(row, change, work, inner, now)
 
     def _unit(
@@ -525,144 +428,16 @@ class FlowSettling:
         changed = [each for _, unit in inner for each in unit.rows]
         return _Unit(transition, leaves, ended, [(row, transition), *changed])
 
-    # -- what a process knows of flows ---------------------------------------------------------------------
+    def _forget(self, unit: _Unit) -> None:
+        for row, _ in unit.rows:
+            self.rows.forget(row.id)
 
     def _graph(self, row: RunRecord, work: _Work) -> FlowGraph | None:
         if work.begin is not None:
-            self.graphs.add(work.begin.graph)
+            self.rows.graphs.add(work.begin.graph)
             return work.begin.graph
         state = flow_part(row).state
-        return None if state is None else self.graphs.get(state.graph)
-
-    def _graph_of(self, row: RunRecord) -> FlowGraph:
-        state = flow_part(row).state
-        graph = None if state is None else self.graphs.get(state.graph)
-        if graph is None:
-            raise StoreUnavailable(f"the store has no graph of flow {row.id}")
-        return graph
-
-    def _rows(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
-        """Return the flows, and the flows around them."""
-        rows = dict(known)
-        wanted = [flow_id for flow_id in works if flow_id not in rows]
-        while wanted:
-            unknown = [flow_id for flow_id in wanted if flow_id not in self._flows]
-            found = {run.id: run for run in self._read(unknown)} if unknown else {}
-            for flow_id in wanted:
-                if (row := self._flows.get(flow_id) or found.get(flow_id)) is not None:
-                    rows[flow_id] = row
-            members = [flow_part(rows[flow_id]).member for flow_id in wanted if flow_id in rows]
-            wanted = [each.flow for each in members if each is not None and each.flow not in rows]
-            wanted = list(dict.fromkeys(wanted))
-        if known:
-            above = [flow_part(row).member for row in known.values()]
-            missing = [each.flow for each in above if each is not None and each.flow not in rows]
-            if missing:
-                rows |= self._rows(dict.fromkeys(missing), {})
-        return rows
-
-    def _remember(self, unit: _Unit) -> None:
-        for row, transition in unit.rows:
-            if transition.state in FINAL_STATES:
-                self._flows.pop(row.id, None)
-                continue
-            self._flows[row.id] = with_transition(row, transition, self._store.now())
-            self._flows.move_to_end(row.id)
-            if len(self._flows) > _REMEMBERED:
-                self._flows.popitem(last=False)
-
-    def _forget(self, unit: _Unit) -> None:
-        for row, _ in unit.rows:
-            self._flows.pop(row.id, None)
-
-    def _results(self, ids: Sequence[str]) -> dict[str, str | None]:
-        found: dict[str, str | None] = dict.fromkeys(ids)
-        found |= {run.id: run.result for run in self._read(ids) if run.state == "succeeded"}
-        return found
-
-    def _read(self, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
-        runs: list[RunRecord] = []
-        for at in range(0, len(ids), _PAGE):
-            part = tuple(ids[at : at + _PAGE])
-            without = () if with_results else LARGE_FIELDS
-            runs += self._store.find_runs(RunQuery(ids=part, limit=len(part), without=without)).items
-        return runs
-
-    # -- arguments -----------------------------------------------------------------------------------------
-
-    def with_arguments(self, runs: Sequence[RunRecord]) -> list[RunRecord | str]:
-        """Return claimed runs with the results of other steps in their payloads; a text that says why not for
-        a run that can't have them. Two queries for all of them; one or none if they need no results."""
-        needing: dict[str, FlowGraph] = {}
-        for run in runs:
-            member = flow_part(run).member
-            graph = None if member is None else self.graphs.get(member.graph)
-            if graph is not None and member is not None:
-                inputs = graph.steps[member.step].inputs
-                if any(each.source == "result" for each in inputs):
-                    needing[run.id] = graph
-        if not needing:
-            return list(runs)
-        states = self._ended_before([run for run in runs if run.id in needing])
-        wanted: dict[str, dict[str, list[str]]] = {}
-        for run in runs:
-            member = flow_part(run).member
-            row = None if member is None else states.get(member.flow)
-            state = None if row is None else flow_part(row).state
-            if run.id in needing and state is not None:
-                wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
-        ids = list(dict.fromkeys(one for each in wanted.values() for found in each.values() for one in found))
-        results = {run.id: run for run in self._read(ids)}
-        return [
-            run
-            if run.id not in needing
-            else self._completed(run, needing[run.id], wanted.get(run.id), results)
-            for run in runs
-        ]
-
-    def _completed(
-        self,
-        run: RunRecord,
-        graph: FlowGraph,
-        wanted: Mapping[str, Sequence[str]] | None,
-        found: Mapping[str, RunRecord],
-    ) -> RunRecord | str:
-        member = flow_part(run).member
-        assert member is not None
-        if wanted is None:
-            return f"flow {member.flow} of this step does not exist any more"
-        for name, ids in wanted.items():
-            gone = [run_id for run_id in ids if run_id not in found]
-            if gone:
-                return (
-                    f"the result of step {name} was deleted, by retention or by hand: {len(gone)} of "
-                    f"{len(ids)} runs are gone; run the flow again"
-                )
-        results = {
-            run_id: found[run_id].result if found[run_id].state == "succeeded" else None
-            for ids in wanted.values()
-            for run_id in ids
-        }
-        return replace(run, payload=flows.with_results(run, graph, wanted, results))
-
-    def _ended_before(self, runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
-        """Return the flows of steps. A remembered one will do if the step is open in it: what came before the
-        step does not change until it has ended."""
-        states: dict[str, RunRecord] = {}
-        unknown: dict[str, None] = {}
-        for run in runs:
-            member = flow_part(run).member
-            assert member is not None
-            row = self._flows.get(member.flow)
-            state = None if row is None else flow_part(row).state
-            is_open = state is not None and state.steps[member.step] == OPEN
-            if row is None or state is None or not is_open or state.round(member.step) != member.round:
-                unknown[member.flow] = None
-            else:
-                states[member.flow] = row
-        if unknown:
-            states |= {row.id: row for row in self._read(tuple(unknown))}
-        return states
+        return None if state is None else self.rows.graphs.get(state.graph)
 
 
 def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:

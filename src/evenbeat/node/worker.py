@@ -227,7 +227,7 @@ class Worker:
         )
         runs, due = self._store.claim_runs(claim)
         # If reading the arguments of steps fails, the same claim is sent again.
-        given = self._flows.settling.with_arguments(runs)
+        given = self._flows.arguments.complete(runs)
         lane.claim_token = None
         if not runs:
             # If a run is due, another worker is claiming it, or its row has a newer format: retry soon.

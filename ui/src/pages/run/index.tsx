@@ -157,7 +157,7 @@ function RunHead({ run, zone }: { run: Run; zone: string | null }) {
         items={[
           [run.kind === "flow" ? "Flow" : "Task", <a href={run.kind === "flow" ? href(["flows", run.task]) : href(["runs"], { task: run.task })}>{run.task}</a>],
           ["Schedule", <ScheduleLink tenant={run.tenant} name={run.schedule} />],
-          ["Tick", <Time at={run.tick} zone={zone} form="short" />],
+          ["Tick", <Time at={run.tick ?? run.flow?.tick} zone={zone} form="short" />],
           ["Cause", <CauseOf run={run} />],
           ["Queue", <a href={href(["runs"], { queue: run.queue })}>{run.queue}</a>],
           ["Priority", run.priority_name === null ? String(run.priority) : `${run.priority_name} (${run.priority})`],

@@ -1,0 +1,94 @@
+"""The arguments of steps: the results of other steps, which a worker reads when it has claimed a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from evenbeat.core.flow_graphs import FlowGraph
+from evenbeat.core.records import RunRecord
+from evenbeat.node.flow_rows import FlowRows
+from evenbeat.rules import flows
+from evenbeat.rules.flow_parts import OPEN, flow_part
+
+
+class FlowArguments:
+    """Gives claimed runs the results of other steps."""
+
+    def __init__(self, rows: FlowRows) -> None:
+        self._rows = rows
+
+    def complete(self, runs: Sequence[RunRecord]) -> list[RunRecord | str]:
+        """Return claimed runs with the results of other steps in their payloads; a text that says why not for
+        a run that can't have them. Two queries for all of them; one or none if they need no results."""
+        needing: dict[str, FlowGraph] = {}
+        for run in runs:
+            member = flow_part(run).member
+            graph = None if member is None else self._rows.graphs.get(member.graph)
+            if graph is not None and member is not None:
+                inputs = graph.steps[member.step].inputs
+                if any(each.source == "result" for each in inputs):
+                    needing[run.id] = graph
+        if not needing:
+            return list(runs)
+        states = self._ended_before([run for run in runs if run.id in needing])
+        wanted: dict[str, dict[str, list[str]]] = {}
+        for run in runs:
+            member = flow_part(run).member
+            row = None if member is None else states.get(member.flow)
+            state = None if row is None else flow_part(row).state
+            if run.id in needing and state is not None:
+                wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
+        ids = list(dict.fromkeys(one for each in wanted.values() for found in each.values() for one in found))
+        results = {run.id: run for run in self._rows.read(ids)}
+        return [
+            run
+            if run.id not in needing
+            else self._completed(run, needing[run.id], wanted.get(run.id), results)
+            for run in runs
+        ]
+
+    def _completed(
+        self,
+        run: RunRecord,
+        graph: FlowGraph,
+        wanted: Mapping[str, Sequence[str]] | None,
+        found: Mapping[str, RunRecord],
+    ) -> RunRecord | str:
+        member = flow_part(run).member
+        assert member is not None
+        if wanted is None:
+            return f"flow {member.flow} of this step does not exist any more"
+        for name, ids in wanted.items():
+            gone = [run_id for run_id in ids if run_id not in found]
+            if gone:
+                return (
+                    f"the result of step {name} was deleted, by retention or by hand: {len(gone)} of "
+                    f"{len(ids)} runs are gone; run the flow again"
+                )
+        results = {
+            run_id: found[run_id].result if found[run_id].state == "succeeded" else None
+            for ids in wanted.values()
+            for run_id in ids
+        }
+        return replace(run, payload=flows.with_results(run, graph, wanted, results))
+
+    def _ended_before(self, runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
+        """Return the flows of steps. A remembered one will do if the step is open in it: what came before the
+        step does not change until it has ended."""
+        states: dict[str, RunRecord] = {}
+        unknown: dict[str, None] = {}
+        for run in runs:
+            member = flow_part(run).member
+            assert member is not None
+            row = self._rows.remembered(member.flow)
+            state = None if row is None else flow_part(row).state
+            is_open = state is not None and state.steps[member.step] == OPEN
+            if row is None or state is None or not is_open or state.round(member.step) != member.round:
+                unknown[member.flow] = None
+            else:
+                states[member.flow] = row
+        if unknown:
+            states |= {row.id: row for row in self._rows.read(tuple(unknown))}
+        return states

@@ -1,0 +1,99 @@
+"""Flows that go on after their end: what failed runs again, and what came after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from evenbeat.core.flow_graphs import FlowGraph
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Record, RunRecord, Transition
+from evenbeat.node.flow_rows import FlowRows
+from evenbeat.rules import attempts, flows
+from evenbeat.rules.flow_parts import flow_part, is_begun
+
+
+class FlowResuming:
+    """Decides what a resume or a retry writes."""
+
+    def __init__(self, rows: FlowRows, new_token: Callable[[], str] = lambda: uuid4().hex) -> None:
+        self._rows = rows
+        self._new_token = new_token
+
+    def resume(
+        self, flow: RunRecord, step: int | None, now: Instant, *, extra: tuple[Record, ...] = ()
+    ) -> Transition | None:
+        """Return the transition that runs again what failed in a flow, or ``step``, and what came after it.
+
+        None if there is nothing to run again. ``extra`` are records to add, for the audit.
+        """
+        graph = self._rows.graph_of(flow)
+        if step is not None:
+            reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
+            return self._continuing(flow, reset, (), now, extra)
+        hopeless: dict[int, int] = {}
+
+        def decide(known: flows.Results) -> flows.Reset:
+            return flows.resume(flow, graph, known, now, hopeless)
+
+        while (reset := self._decided(decide)) is not None:
+            ends, found = self._again(flow, graph, reset, now)
+            if found.items() <= hopeless.items():
+                return self._continuing(flow, reset, ends, now, extra)
+            hopeless |= found
+        return None
+
+    def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
+        """Decide with all results that it takes."""
+        results: dict[str, str | None] = {}
+        while (reset := decide(results)) is not None and reset.change.missing:
+            results |= self._rows.results(reset.change.missing)
+        return reset
+
+    def _continuing(
+        self,
+        flow: RunRecord,
+        reset: flows.Reset | None,
+        ends: tuple[Transition, ...],
+        now: Instant,
+        extra: tuple[Record, ...] = (),
+    ) -> Transition | None:
+        if reset is None or (not reset.again and not reset.change.starts):
+            return None
+        change = flows.continuing(flow, reset.change, self._new_token(), ends, now)
+        return replace(change, records=(*change.records, *extra))
+
+    def _again(
+        self, flow: RunRecord, graph: FlowGraph, reset: flows.Reset, now: Instant
+    ) -> tuple[tuple[Transition, ...], dict[int, int]]:
+        """Return the transitions of runs that are continued, which are elements of maps and flows within the
+        flow; and, for each step, how many can't be: no step of such a flow can start, or the run was deleted,
+        by retention or by hand."""
+        found: list[Transition] = []
+        hopeless: dict[int, int] = {}
+        state = flow_part(flow).state
+        assert state is not None
+        for at in reset.again:
+            counted = state.maps.get(str(at))
+            left = 1 if counted is None else counted.failed + counted.cancelled
+            for run in self._rows.read(flows.step_ids(flow.id, graph, reset.change.state, at)):
+                if run.state not in ("failed", "cancelled"):
+                    continue
+                if not is_begun(run):
+                    again = attempts.retried(run, self._new_token())
+                elif (again := self.resume(run, None, now)) is None:
+                    # None of its steps failed: it was cancelled, or timed out, when its last step ended.
+                    again = self._restarted(run, now)
+                if again is not None:
+                    found.append(again)
+                    left -= 1
+            if left:
+                hopeless[at] = left
+        return tuple(found), hopeless
+
+    def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
+        graph = self._rows.graph_of(flow)
+        reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
+        return self._continuing(flow, reset, (), now)

@@ -1,0 +1,112 @@
+"""What a process knows of flows: graphs, and the rows of flows as it last wrote them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+from evenbeat.core.flow_graphs import FlowGraph, decode_graph
+from evenbeat.core.records import FINAL_STATES, RunRecord, Transition
+from evenbeat.errors import StoreUnavailable
+from evenbeat.rules import flows
+from evenbeat.rules.flow_parts import flow_part
+from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.stores.decisions import with_transition
+
+# How many flows a process remembers as it last wrote them: the next end of a step needs no read.
+_REMEMBERED = 1_000
+_PAGE = 1_000
+
+
+class FlowGraphs:
+    """The graphs of flows, read once each: they never change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, FlowGraph | None] = {}
+
+    def get(self, key: str) -> FlowGraph | None:
+        """Return a graph; None if the store does not have it (any more)."""
+        if key not in self._known:
+            record = self._store.get_record(flows.GRAPH, flows.OWNER, key)
+            if record is None:
+                return None
+            self._known[key] = decode_graph(record.body)
+        return self._known[key]
+
+    def add(self, graph: FlowGraph) -> None:
+        self._known[graph.key] = graph
+
+
+class FlowRows:
+    """Reads flows and the runs of their steps, and remembers the flows that this process has changed.
+
+    What it remembers may be old: others change flows, too. Each write compares, and is refused then.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.graphs = FlowGraphs(store)
+        self._flows: OrderedDict[str, RunRecord] = OrderedDict()
+
+    def graph_of(self, row: RunRecord) -> FlowGraph:
+        """Return the graph that a flow was begun with."""
+        state = flow_part(row).state
+        graph = None if state is None else self.graphs.get(state.graph)
+        if graph is None:
+            raise StoreUnavailable(f"the store has no graph of flow {row.id}")
+        return graph
+
+    def with_outer(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
+        """Return the flows, and the flows around them."""
+        rows = dict(known)
+        wanted = [flow_id for flow_id in works if flow_id not in rows]
+        while wanted:
+            unknown = [flow_id for flow_id in wanted if flow_id not in self._flows]
+            found = {run.id: run for run in self.read(unknown)} if unknown else {}
+            for flow_id in wanted:
+                if (row := self._flows.get(flow_id) or found.get(flow_id)) is not None:
+                    rows[flow_id] = row
+            members = [flow_part(rows[flow_id]).member for flow_id in wanted if flow_id in rows]
+            wanted = [each.flow for each in members if each is not None and each.flow not in rows]
+            wanted = list(dict.fromkeys(wanted))
+        if known:
+            above = [flow_part(row).member for row in known.values()]
+            missing = [each.flow for each in above if each is not None and each.flow not in rows]
+            if missing:
+                rows |= self.with_outer(dict.fromkeys(missing), {})
+        return rows
+
+    def remembered(self, flow_id: str) -> RunRecord | None:
+        """Return a flow as this process last wrote it; None if it did not."""
+        return self._flows.get(flow_id)
+
+    def remember(self, changes: Iterable[tuple[RunRecord, Transition]]) -> None:
+        """Take note of changes that the store has applied."""
+        for row, transition in changes:
+            if transition.state in FINAL_STATES:
+                self._flows.pop(row.id, None)
+                continue
+            self._flows[row.id] = with_transition(row, transition, self._store.now())
+            self._flows.move_to_end(row.id)
+            if len(self._flows) > _REMEMBERED:
+                self._flows.popitem(last=False)
+
+    def forget(self, flow_id: str) -> bool:
+        """Forget a flow, which somebody else may have changed; return whether it was remembered."""
+        return self._flows.pop(flow_id, None) is not None
+
+    def results(self, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return the results of runs; None for one that has not succeeded."""
+        found: dict[str, str | None] = dict.fromkeys(ids)
+        found |= {run.id: run.result for run in self.read(ids) if run.state == "succeeded"}
+        return found
+
+    def read(self, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
+        """Return the runs with these ids, as far as they exist."""
+        runs: list[RunRecord] = []
+        for at in range(0, len(ids), _PAGE):
+            part = tuple(ids[at : at + _PAGE])
+            without = () if with_results else LARGE_FIELDS
+            runs += self._store.find_runs(RunQuery(ids=part, limit=len(part), without=without)).items
+        return runs
