@@ -347,3 +347,22 @@ def test_an_element_that_retention_has_deleted_is_not_waited_for() -> None:
     assert bench.run("f").state == "failed"
     with pytest.raises(RunRefused, match="no step that failed"):
         bench.again()
+
+
+def test_ends_of_one_claim_are_looked_up_one_by_one() -> None:
+    flow = new_flow()
+    flow.add_step("m", TASK, map_over=[1, 2, 3, 4])
+    bench = Bench(flow)
+    bench.claim()
+    # A worker derives the tokens of all runs of a claim from the token of the claim.
+    ends = [
+        End(bench.run(run_id), attempts.succeeded(bench.run(run_id), "null", bench.clock(), "claim.returned"))
+        for run_id in ("f~m~0", "f~m~1")
+    ]
+    bench.store.loses = True
+    with pytest.raises(StoreUnavailable):
+        bench.first.settle(ends, bench.clock())
+    assert [bench.first.settle([end], bench.clock()).answers for end in ends] == [[True], [True]]
+    assert bench.end(bench.second, "f~m~2", "failed")
+    assert bench.end(bench.first, "f~m~3")
+    assert bench.run("f").state == "failed"

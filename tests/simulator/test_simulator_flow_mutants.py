@@ -237,17 +237,7 @@ def test_a_store_that_breaks_flows_is_caught(mutant: type[WatchedMemory]) -> Non
 def test_nodes_that_repeat_an_end_blindly_are_caught_on_a_store_that_counts_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class NeverUnsure(set[str]):
-        def update(self, *_: object) -> None:
-            """Forget that the store did not answer."""
-
-    begin = FlowSettling.__init__
-
-    def sure(self: Any, *arguments: Any, **options: Any) -> None:
-        begin(self, *arguments, **options)
-        self._unsure = NeverUnsure()
-
-    monkeypatch.setattr(FlowSettling, "__init__", sure)
+    monkeypatch.setattr(FlowSettling, "_doubt", lambda *_: None)
     assert first_caught(CountsRepetitions) is not None
 
 

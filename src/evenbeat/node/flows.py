@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 from uuid import uuid4
@@ -27,6 +27,8 @@ from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.stores.base import Store
 from evenbeat.stores.decisions import status_of, verdict, with_transition
 
+# How many ends without an answer it remembers: more than a worker repeats at once.
+_DOUBTED = 10_000
 # How often a change is decided again because another node has changed the flow.
 _MOST_ROUNDS = 200
 # Seconds: the longest pause before the next try.
@@ -119,8 +121,9 @@ class FlowSettling:
         self._new_token = new_token
         self._pause = pause
         self.rows = FlowRows(store)
-        self._unsure: set[str] = set()
-        """The tokens of ends that may have been applied: the store did not answer."""
+        self._unsure: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """The runs and tokens of ends that may have been applied: the store did not answer. The oldest are
+        forgotten: a reaper does not repeat its ends."""
 
     # -- ends and beginnings -------------------------------------------------------------------------------
 
@@ -134,8 +137,13 @@ class FlowSettling:
             return self._settle(ends, now, begins)
         except BaseException:
             # The caller repeats all of them, also those that were accepted before the store went away.
-            self._unsure.update(end.transition.token for end in ends)
+            self._doubt(ends)
             raise
+
+    def _doubt(self, ends: Sequence[End]) -> None:
+        self._unsure.update(dict.fromkeys(map(_identity, ends)))
+        while len(self._unsure) > _DOUBTED:
+            self._unsure.popitem(last=False)
 
     def _settle(self, ends: Sequence[End], now: Instant, begins: Sequence[Begin]) -> Settled:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
@@ -144,7 +152,7 @@ class FlowSettling:
         unstopped: dict[str, RunRecord] = {}
         # The store accepts an end that was applied before, and does not apply the change of its flow that was
         # decided now.
-        unsure = self._unsure.intersection(end.transition.token for end in ends) if self._unsure else set()
+        unsure = [key for key in map(_identity, ends) if key in self._unsure] if self._unsure else []
         for turn in range(_MOST_ROUNDS):
             if turn and None in answers:
                 self._pause(min(random.random() * 0.002 * turn, _LONGEST_PAUSE))  # noqa: S311 - no secret
@@ -158,12 +166,13 @@ class FlowSettling:
                         unstopped[end.run.id] = end.run
                 for flow in unstopped.values():
                     ended += self.stop(flow, "cancelled", now)
-                self._unsure -= unsure
+                for key in unsure:
+                    self._unsure.pop(key, None)
                 return Settled([answer is True for answer in answers], ended, started)
             units = self._units(ends, begins, left, now)
             accepted = self._written(units)
             if accepted is None:
-                self._unsure.update(end.transition.token for end in ends)
+                self._doubt(ends)
                 return self._settle_halves(ends, begins, answers, now, Settled([], ended, started))
             for unit, is_accepted in zip(units, accepted, strict=True):
                 if not is_accepted:
@@ -438,6 +447,10 @@ def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
     result = transition.result if isinstance(transition.result, str) else None
     error = transition.error if isinstance(transition.error, str) else None
     return flows.StepEnd(member, run.id, transition.state, result, error)
+
+
+def _identity(end: End) -> tuple[str, str]:
+    return end.run.id, end.transition.token
 
 
 def _is_unstopped(row: RunRecord) -> bool:
