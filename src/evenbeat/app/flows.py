@@ -23,7 +23,7 @@ from evenbeat.node.flows import FlowSettling
 from evenbeat.observe.flow_views import flow_info, flow_run_view
 from evenbeat.rules import auditing, flows
 from evenbeat.rules.firing import needs_active
-from evenbeat.rules.flow_parts import OPEN, Member, flow_part, is_begun, step_name
+from evenbeat.rules.flow_parts import OPEN, Member, belongs_to, flow_part, is_begun, step_name
 from evenbeat.stores.base import VALUES, RunQuery
 from evenbeat.tasks.flow import Flow, flows_of
 from evenbeat.tasks.options import EnqueuedOptions
@@ -87,6 +87,8 @@ class Flows:
                 for run_id in flows.step_ids(run.id, graph, state, at)[:_SHOWN_ELEMENTS]:
                     ids[run_id] = at
             for each in self._read(tuple(ids)):
+                if not belongs_to(each, run.id):
+                    continue  # somebody had added a run with this id
                 found.setdefault(ids[each.id], []).append(each)
             for runs in found.values():
                 runs.sort(key=lambda each: (flow_part(each).member or _NO_PLACE).index or 0)
@@ -137,7 +139,7 @@ class Flows:
         """Return the graph that a run was started with; before that, the one that is registered here."""
         state = flow_part(run).state
         if state is not None:
-            return FlowSettling(self._session.store(), "app").graphs.get(state.graph)
+            return FlowSettling(self._session.store(), "app").graphs.of(run)
         known = self._session.tasks.get(run.task)
         return known.graph if isinstance(known, Flow) else None
 
@@ -205,8 +207,7 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
 
 
 def _position(settling: FlowSettling, run: RunRecord, step: str) -> int:
-    state = flow_part(run).state
-    graph = None if state is None else settling.graphs.get(state.graph)
+    graph = settling.graphs.of(run)
     positions = {} if graph is None else graph.positions
     if step not in positions:
         raise InvalidValue(

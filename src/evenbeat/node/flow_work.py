@@ -110,7 +110,8 @@ class FlowWork:
         if member is not None:
             # The graph that the outer flow was registered with, also if this node has another one by now.
             outer = self.settling.graphs.get(member.graph)
-            wanted = None if outer is None else outer.steps[member.step].graph
+            is_known = outer is not None and 0 <= member.step < len(outer.steps)
+            wanted = outer.steps[member.step].graph if outer is not None and is_known else None
             if wanted is not None and wanted != graph.key:
                 graph = self.settling.graphs.get(wanted) or graph
         new = [each for key, each in graphs.items() if key not in self._stored]

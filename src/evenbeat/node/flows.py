@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+import msgspec
 from msgspec.structs import replace
 
 from evenbeat.core.flow_graphs import FlowGraph, decode_graph
@@ -22,7 +23,7 @@ from evenbeat.core.records import FINAL_STATES, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.signals import Signals
 from evenbeat.rules import attempts, flows
-from evenbeat.rules.flow_parts import OPEN, flow_part, is_begun
+from evenbeat.rules.flow_parts import OPEN, belongs_to, flow_part, is_begun
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.stores.decisions import status_of, verdict, with_transition
 
@@ -103,16 +104,26 @@ class FlowGraphs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, FlowGraph | None] = {}
+        self._known: dict[str, FlowGraph] = {}
 
     def get(self, key: str) -> FlowGraph | None:
-        """Return a graph; None if the store does not have it (any more)."""
+        """Return a graph; None if the store does not have it (any more), or it can't be read."""
         if key not in self._known:
             record = self._store.get_record(flows.GRAPH, flows.OWNER, key)
-            if record is None:
+            try:
+                graph = None if record is None else decode_graph(record.body)
+            except (msgspec.MsgspecError, UnicodeError):
+                graph = None  # edited by hand
+            if graph is None:
                 return None
-            self._known[key] = decode_graph(record.body)
+            self._known[key] = graph
         return self._known[key]
+
+    def of(self, row: RunRecord) -> FlowGraph | None:
+        """Return the graph of a flow that has begun; None if there is none that the flow's state fits."""
+        state = flow_part(row).state
+        graph = None if state is None else self.get(state.graph)
+        return None if graph is None or state is None or not state.fits(len(graph.steps)) else graph
 
     def add(self, graph: FlowGraph) -> None:
         self._known[graph.key] = graph
@@ -153,13 +164,13 @@ class FlowSettling:
         end is stopped: see ``stop``. Transitions of other runs are applied as they are.
         """
         try:
-            return self._settle(ends, now, begins)
+            return self._settle(ends, now, list(begins))
         except BaseException:
             # The caller repeats all of them, also those that were accepted before the store went away.
             self._unsure.update(end.transition.token for end in ends)
             raise
 
-    def _settle(self, ends: Sequence[End], now: Instant, begins: Sequence[Begin]) -> Settled:
+    def _settle(self, ends: Sequence[End], now: Instant, begins: list[Begin]) -> Settled:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
@@ -246,10 +257,10 @@ class FlowSettling:
         ended: list[FlowEnd] = []
         if (row := self._stopped(flow.id, why, now, ended)) is None:
             return ended
-        graph = self._graph_of(row)
-        ids = [run_id for _, found in flows.open_runs(row, graph) for run_id in found]
+        graph = self.graphs.of(row)
+        ids = [run_id for _, found in flows.open_runs(row, graph) for run_id in found] if graph else []
         for at in range(0, len(ids), _PAGE):
-            runs = self._read(ids[at : at + _PAGE], with_results=False)
+            runs = self._steps(row, ids[at : at + _PAGE], with_results=False)
             active = [run for run in runs if run.state not in FINAL_STATES]
             for run in active:
                 if is_begun(run):
@@ -272,6 +283,9 @@ class FlowSettling:
             state = None if row is None else flow_part(row).state
             if row is None or state is None or row.state != "running":
                 return None
+            if self.graphs.of(row) is None:
+                ended += self.give_up(row, now) or ()
+                return None
             if state.stop:
                 return row
             work = _Work()
@@ -290,14 +304,25 @@ class FlowSettling:
         A safety net. Such a run was ended without its flow: the store set an unreadable row to failed, or
         somebody edited it.
         """
-        graph = self._graph_of(flow)
+        graph = self.graphs.of(flow)
+        if graph is None:
+            return self.give_up(flow, now)
         ids = [run_id for _, found in flows.open_runs(flow, graph) for run_id in found]
-        rows = {run.id: run for run in self._read(ids, with_results=False)}
+        rows = {run.id: run for run in self._steps(flow, ids, with_results=False)}
         results: dict[str, str | None] = {}
         while (change := flows.recount(flow, graph, rows, results, now)).missing:
-            results |= self._results(change.missing)
-        if change.is_stale:
-            return None
+            results |= self._results(flow, change.missing)
+        return None if change.is_stale else self._repaired(flow, change, now)
+
+    def give_up(self, flow: RunRecord, now: Instant) -> list[FlowEnd] | None:
+        """Fail a flow of which nobody knows how to go on: its graph is gone, or its state was edited by hand.
+
+        None if it has changed meanwhile.
+        """
+        return self._repaired(flow, flows.unreadable(flow), now)
+
+    def _repaired(self, flow: RunRecord, change: flows.Change, now: Instant) -> list[FlowEnd] | None:
+        """Write the change of a flow that no end of a step has caused."""
         unit = self._unit(flow, change, _Work(), (), now)
         member = flow_part(flow).member
         if change.outcome is not None and member is not None:
@@ -320,27 +345,31 @@ class FlowSettling:
 
         None if there is nothing to run again. ``extra`` are records to add, for the audit.
         """
-        graph = self._graph_of(flow)
+        graph = self.graphs.of(flow)
+        if graph is None:
+            return None
         if step is not None:
-            reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
+            reset = self._decided(flow, lambda known: flows.retry(flow, graph, step, known, now))
             return self._continuing(flow, reset, (), now, extra)
         hopeless: dict[int, int] = {}
 
         def decide(known: flows.Results) -> flows.Reset:
             return flows.resume(flow, graph, known, now, hopeless)
 
-        while (reset := self._decided(decide)) is not None:
+        while (reset := self._decided(flow, decide)) is not None:
             ends, found = self._again(flow, graph, reset, now)
             if found.items() <= hopeless.items():
                 return self._continuing(flow, reset, ends, now, extra)
             hopeless |= found
         return None
 
-    def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
+    def _decided(
+        self, flow: RunRecord, decide: Callable[[flows.Results], flows.Reset | None]
+    ) -> flows.Reset | None:
         """Decide with all results that it takes."""
         results: dict[str, str | None] = {}
         while (reset := decide(results)) is not None and reset.change.missing:
-            results |= self._results(reset.change.missing)
+            results |= self._results(flow, reset.change.missing)
         return reset
 
     def _continuing(
@@ -369,7 +398,7 @@ class FlowSettling:
         for at in reset.again:
             counted = state.maps.get(str(at))
             left = 1 if counted is None else counted.failed + counted.cancelled
-            for run in self._read(flows.step_ids(flow.id, graph, reset.change.state, at)):
+            for run in self._steps(flow, flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
                     continue
                 if not is_begun(run):
@@ -385,14 +414,17 @@ class FlowSettling:
         return tuple(found), hopeless
 
     def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
-        graph = self._graph_of(flow)
-        reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
+        graph = self.graphs.of(flow)
+        if graph is None:
+            return None
+        reset = self._decided(flow, lambda known: flows.restart(flow, graph, known, now))
         return self._continuing(flow, reset, (), now)
 
     # -- one try -------------------------------------------------------------------------------------------
 
-    def _answer_known(self, ends: Sequence[End], begins: Sequence[Begin], answers: list[bool | None]) -> None:
-        """Answer those whose runs show that they were applied, or can't be any more."""
+    def _answer_known(self, ends: Sequence[End], begins: list[Begin], answers: list[bool | None]) -> None:
+        """Answer those whose runs show that they were applied, or can't be any more. A flow that a user has
+        cancelled since it was claimed begins with that wish, and is stopped at once."""
         at_run = {
             (ends[at].run.id if at < len(ends) else begins[at - len(ends)].run.id): at
             for at, answer in enumerate(answers)
@@ -403,9 +435,15 @@ class FlowSettling:
         for run_id, at in at_run.items():
             row = rows.get(run_id)
             if at >= len(ends):
-                begin = begins[at - len(ends)].run
-                if row is None or row.state != "running" or is_begun(row) or row.attempt != begin.attempt:
-                    answers[at] = row is not None and is_begun(row)
+                begin = begins[at - len(ends)]
+                if row is not None and _is_asked_to_end(row, begin.run):
+                    asked = replace(begin.run, attempt=row.attempt, cancel_requested=True)
+                    begins[at - len(ends)] = begin._replace(run=asked)
+                elif (
+                    row is None or row.state != "running" or is_begun(row) or row.attempt != begin.run.attempt
+                ):
+                    # Another worker may have begun it, with another graph: this one's was not stored then.
+                    answers[at] = row is not None and is_begun(row) and row.claim == begin.run.claim
                 continue
             decision = "refuse" if row is None else verdict(status_of(row), ends[at].transition, now)
             if decision != "apply":
@@ -483,7 +521,7 @@ class FlowSettling:
                 return None
             if not change.missing:
                 break
-            results |= self._results(change.missing)
+            results |= self._results(row, change.missing)
         return self._unit(row, change, work, inner, now)
 
     def _unit(
@@ -522,15 +560,7 @@ class FlowSettling:
         if work.begin is not None:
             self.graphs.add(work.begin.graph)
             return work.begin.graph
-        state = flow_part(row).state
-        return None if state is None else self.graphs.get(state.graph)
-
-    def _graph_of(self, row: RunRecord) -> FlowGraph:
-        state = flow_part(row).state
-        graph = None if state is None else self.graphs.get(state.graph)
-        if graph is None:
-            raise StoreUnavailable(f"the store has no graph of flow {row.id}")
-        return graph
+        return self.graphs.of(row)
 
     def _rows(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
         """Return the flows, and the flows around them."""
@@ -566,10 +596,15 @@ class FlowSettling:
         for row, _ in unit.rows:
             self._flows.pop(row.id, None)
 
-    def _results(self, ids: Sequence[str]) -> dict[str, str | None]:
+    def _results(self, flow: RunRecord, ids: Sequence[str]) -> dict[str, str | None]:
         found: dict[str, str | None] = dict.fromkeys(ids)
-        found |= {run.id: run.result for run in self._read(ids) if run.state == "succeeded"}
+        found |= {run.id: run.result for run in self._steps(flow, ids) if run.state == "succeeded"}
         return found
+
+    def _steps(self, flow: RunRecord, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
+        """Read runs of steps of a flow. A run of somebody else may have such an id: it was there before."""
+        runs = self._read(ids, with_results=with_results)
+        return [run for run in runs if belongs_to(run, flow.id)]
 
     def _read(self, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
         runs: list[RunRecord] = []
@@ -585,27 +620,29 @@ class FlowSettling:
         """Return claimed runs with the results of other steps in their payloads; a text that says why not for
         a run that can't have them. Two queries for all of them; one or none if they need no results."""
         needing: dict[str, FlowGraph] = {}
+        lost: dict[str, str] = {}
         for run in runs:
-            member = flow_part(run).member
-            graph = None if member is None else self.graphs.get(member.graph)
-            if graph is not None and member is not None:
-                inputs = graph.steps[member.step].inputs
-                if any(each.source == "result" for each in inputs):
-                    needing[run.id] = graph
+            if (member := flow_part(run).member) is None:
+                continue
+            graph = self.graphs.get(member.graph)
+            if graph is None or not 0 <= member.step < len(graph.steps):
+                lost[run.id] = f"the graph of flow {member.flow} is not in the store, or lacks this step"
+            elif any(each.source == "result" for each in graph.steps[member.step].inputs):
+                needing[run.id] = graph
         if not needing:
-            return list(runs)
+            return [lost.get(run.id, run) for run in runs]
         states = self._ended_before([run for run in runs if run.id in needing])
         wanted: dict[str, dict[str, list[str]]] = {}
         for run in runs:
             member = flow_part(run).member
             row = None if member is None else states.get(member.flow)
             state = None if row is None else flow_part(row).state
-            if run.id in needing and state is not None:
+            if run.id in needing and state is not None and state.fits(len(needing[run.id].steps)):
                 wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
         ids = list(dict.fromkeys(one for each in wanted.values() for found in each.values() for one in found))
         results = {run.id: run for run in self._read(ids)}
         return [
-            run
+            lost.get(run.id, run)
             if run.id not in needing
             else self._completed(run, needing[run.id], wanted.get(run.id), results)
             for run in runs
@@ -623,7 +660,9 @@ class FlowSettling:
         if wanted is None:
             return f"flow {member.flow} of this step does not exist any more"
         for name, ids in wanted.items():
-            gone = [run_id for run_id in ids if run_id not in found]
+            gone = [
+                run_id for run_id in ids if run_id not in found or not belongs_to(found[run_id], member.flow)
+            ]
             if gone:
                 return (
                     f"the result of step {name} was deleted, by retention or by hand: {len(gone)} of "
@@ -634,7 +673,10 @@ class FlowSettling:
             for ids in wanted.values()
             for run_id in ids
         }
-        return replace(run, payload=flows.with_results(run, graph, wanted, results))
+        try:
+            return replace(run, payload=flows.with_results(run, graph, wanted, results))
+        except (ValueError, LookupError, TypeError) as error:
+            return f"the results of other steps can't be read, or do not fit the arguments: {error}"
 
     def _ended_before(self, runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
         """Return the flows of steps. A remembered one will do if the step is open in it: what came before the
@@ -646,7 +688,7 @@ class FlowSettling:
             assert member is not None
             row = self._flows.get(member.flow)
             state = None if row is None else flow_part(row).state
-            is_open = state is not None and state.steps[member.step] == OPEN
+            is_open = state is not None and state.letter(member.step) == OPEN
             if row is None or state is None or not is_open or state.round(member.step) != member.round:
                 unknown[member.flow] = None
             else:
@@ -668,7 +710,13 @@ def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
 def _is_unstopped(row: RunRecord) -> bool:
     """Return whether a flow was asked to end, by a process that died before it stopped the flow."""
     state = flow_part(row).state
-    return row.cancel_requested and state is not None and not state.stop
+    return row.cancel_requested and (state is None or not state.stop)
+
+
+def _is_asked_to_end(row: RunRecord, claimed: RunRecord) -> bool:
+    """Return whether a user has cancelled a flow since a worker claimed it, and it has not begun."""
+    is_same = row.claim == claimed.claim and row.attempt > claimed.attempt
+    return is_same and row.state == "running" and row.cancel_requested and not is_begun(row)
 
 
 def _apart(work: _Work) -> list[_Unit]:
@@ -681,7 +729,10 @@ def _apart(work: _Work) -> list[_Unit]:
 
 
 def _depth(flow_id: str, rows: Mapping[str, RunRecord]) -> int:
-    depth = 0
+    around = {flow_id}
     while (row := rows.get(flow_id)) is not None and (member := flow_part(row).member) is not None:
-        depth, flow_id = depth + 1, member.flow
-    return depth
+        flow_id = member.flow
+        if flow_id in around:
+            break  # edited by hand
+        around.add(flow_id)
+    return len(around) - 1

@@ -145,8 +145,8 @@ def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
         expect=("running",),
         token=token,
         cancel_requested=True,
-        # No worker holds a flow: nodes that remember it have to read it again.
-        renews=is_begun(run),
+        # No worker holds a flow: nodes that remember it, or are about to begin it, have to read it again.
+        renews=run.kind == "flow" or is_begun(run),
     )
 
 
