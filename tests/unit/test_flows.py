@@ -553,6 +553,19 @@ def test_a_limit_counts_a_flow_as_one_run(time: VirtualScheduler, work: Work) ->
     assert len(running) == 1
 
 
+@pytest.mark.parametrize("limit", [{"tenant": "default"}, {"queue": "default"}, {"task": "make"}])
+def test_a_flow_does_not_take_the_slot_that_its_steps_need(
+    time: VirtualScheduler, work: Work, limit: dict[str, str]
+) -> None:
+    time.app.limits.set(concurrency=1, **limit)  # type: ignore[arg-type]
+    flow = diamond(time, work)
+    ids = [flow.enqueue().id for _ in range(3)]
+    time.run_pending()
+    assert [time.app.runs.get(run_id).state for run_id in ids] == ["succeeded"] * 3
+    usage = [each.running for each in time.app.limits.list()]
+    assert usage == [0]
+
+
 def test_other_schedules_follow_a_flow(time: VirtualScheduler, work: Work) -> None:
     _held(time, work)
     time.schedules.add("report", on_success_of("held"), "make")
