@@ -22,6 +22,7 @@ from evenbeat import (
     every,
     on_success_of,
 )
+from evenbeat.app.unique_runs import UniqueRuns
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.doctor.flows import flow_findings
@@ -745,3 +746,61 @@ def test_doctor_names_steps_whose_task_no_node_has_and_flows_that_never_end(
     assert "not ended for over 30 days" in old.message
     time.app.flows.cancel(run.id)
     assert list(flow_findings(store, live_nodes(store), now)) == []
+
+
+def test_a_flow_that_fails_again_names_the_step_that_failed_before(
+    time: VirtualScheduler, work: Work
+) -> None:
+    @time.app.flow
+    def two() -> None:
+        work.make.step(step_name="a")
+        work.make.step(step_name="b")
+
+    work.broken = {"a", "b"}
+    run = start(time, two)
+    work.broken = {"b"}
+    time.app.flows.retry(run.id, "a")
+    time.run_pending()
+    assert time.app.flows.show(run.id).error == "step b failed"
+
+
+def test_a_resume_takes_the_unique_key_of_a_flow(time: VirtualScheduler, work: Work) -> None:
+    flow = diamond(time, work)
+    work.broken = {"left"}
+    first = time.app.enqueue(flow, unique="order")
+    time.run_pending()
+    work.broken = set()
+    second = time.app.enqueue(flow, unique="order", delay="1h")
+    for again in (time.app.flows.resume, time.app.runs.retry):
+        with pytest.raises(RunRefused, match="is unique"):
+            again(first.id)
+    with pytest.raises(RunRefused, match="is unique"):
+        time.app.flows.retry(first.id, "top")
+    time.app.runs.cancel(second.id)
+    time.app.flows.resume(first.id)
+    assert time.app.enqueue(flow, unique="order").id == first.id
+    time.run_pending()
+    assert time.app.flows.show(first.id).state == "succeeded"
+    assert time.app.enqueue(flow, unique="order").id not in (first.id, second.id)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_resume_of_a_unique_flow_that_was_not_written_is_written_by_the_next_enqueue(
+    time: VirtualScheduler, work: Work, is_readable: bool
+) -> None:
+    flow = diamond(time, work)
+    work.broken = {"left"}
+    first = time.app.enqueue(flow, unique="order")
+    time.run_pending()
+    work.broken = set()
+    store = time.app.store
+    (row,) = store.find_runs(RunQuery(ids=(first.id,))).items
+    UniqueRuns(store).take_for_retry(row)  # the process dies here
+    if not is_readable:
+        (graph,) = store.find_records("flow_graph")
+        assert store.delete_record(graph.kind, graph.tenant, graph.key, graph.version)
+    second = time.app.enqueue(flow, unique="order")
+    assert (second.id == first.id) == is_readable
+    time.run_pending()
+    assert work.names.count("top") == (1 if is_readable else 2)
+    assert time.app.runs.get(second.id).state == "succeeded"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evenbeat.app.audit import audited
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
 from evenbeat.app.session import AppSession
+from evenbeat.app.unique_runs import UniqueRuns, retry_token
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration
 from evenbeat.core.flow_graphs import FlowGraph
@@ -98,7 +99,8 @@ class Flows:
         """Run again what failed, was cancelled, or did not run because of that; keep what succeeded.
 
         A step that failed gets a new run; of a map, the elements that failed are retried. ``RunRefused`` if
-        the flow has succeeded or is running, or its schedule allows one run at a time and another is active.
+        the flow has succeeded or is running, if its schedule allows one run at a time and another is active,
+        or if another run with its unique key is active.
         """
         resume_flow(self._session, self._record(id, tenant), None)
         return self.show(id, tenant=tenant)
@@ -199,7 +201,11 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
         transition = settling.resume(run, at, now, extra=audited(change, now))
         if transition is None:
             raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
-        if store.settle_runs([_gated(session, run, transition)])[0]:
+        transition = _gated(session, run, transition)
+        if run.unique_key is not None and run.state not in ACTIVE_STATES:
+            UniqueRuns(store).take_for_retry(run)
+            transition = replace(transition, token=retry_token(run))
+        if store.settle_runs([transition])[0]:
             store.hint()
             return
         (run,) = store.find_runs(RunQuery(ids=(run.id,))).items or (run,)

@@ -549,6 +549,13 @@ class _Progress:
         line = (end.error or "").partition("\n")[0]
         return f"{which} failed: {line}"[:_LONGEST_PROBLEM] if line else f"{which} failed"
 
+    def _old_problem(self) -> str:
+        """Return the sentence about a step that failed before another one was run again."""
+        for at, step in enumerate(self._graph.steps):
+            if (letter := self._letters[at]) in (FAILED, CANCELLED):
+                return f"step {step.name} {'failed' if letter == FAILED else 'was cancelled'}"
+        return ""
+
     def _now_state(self) -> FlowState:
         return replace(self._state, maps=self._maps)
 
@@ -565,7 +572,7 @@ class _Progress:
         if state.stop == "cancelled":
             return Change(state, outcome="cancelled")
         if state.stop == "timeout" or not {FAILED, CANCELLED}.isdisjoint(self._letters):
-            return Change(state, outcome="failed")
+            return Change(replace(state, problem=state.problem or self._old_problem()), outcome="failed")
         name = self._graph.result
         if not name or self._letters[at := self._graph.positions[name]] != SUCCEEDED:
             return Change(state, outcome="succeeded", result="null")
