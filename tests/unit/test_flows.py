@@ -24,7 +24,7 @@ from evenbeat import (
 )
 from evenbeat.app.unique_runs import UniqueRuns
 from evenbeat.core.json_text import encode
-from evenbeat.core.records import Record
+from evenbeat.core.records import Record, RunRecord
 from evenbeat.doctor.flows import flow_findings
 from evenbeat.node.presence import NodeInfo, live_nodes
 from evenbeat.stores.base import RunQuery, Store
@@ -804,3 +804,28 @@ def test_a_resume_of_a_unique_flow_that_was_not_written_is_written_by_the_next_e
     time.run_pending()
     assert work.names.count("top") == (1 if is_readable else 2)
     assert time.app.runs.get(second.id).state == "succeeded"
+
+
+@pytest.mark.parametrize("payload", ["{", "", '{"p":1e400}', '{"p":"\\ud800"}', "[" * 100_000])
+def test_a_payload_that_can_not_be_read_does_not_block_the_worker(
+    time: VirtualScheduler, work: Work, payload: str
+) -> None:
+    flow = diamond(time, work)
+    now = time.app.store.now()
+    damaged = RunRecord(id="f", task=flow.name, kind="flow", payload=payload, run_at=now, created_at=now)
+    time.app.store.add_runs([damaged])
+    run = start(time, flow)
+    assert run.state == "succeeded"
+    assert time.app.runs.get("f").state == "queued"
+    assert time.app.runs.get("f").error is not None
+
+
+def test_a_wrong_graph_does_not_block_the_worker(time: VirtualScheduler, work: Work) -> None:
+    flow = time.app.new_flow("wrong")
+    flow.add_step("a", work.make, after=["b"])
+    flow.add_step("b", work.make, after=["a"])
+    now = time.app.store.now()
+    time.app.store.add_runs([RunRecord(id="f", task="wrong", kind="flow", run_at=now, created_at=now)])
+    run = start(time, diamond(time, work))
+    assert run.state == "succeeded"
+    assert time.app.runs.get("f").state == "queued"
