@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import Flow, RunContext, Scheduler
+from evenbeat import Event, Flow, RunContext, Scheduler
 from evenbeat.core.records import Execution, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.flow_arguments import FlowArguments
@@ -22,8 +22,9 @@ from evenbeat.node.reaper import Reaper
 from evenbeat.observe.events import Events
 from evenbeat.rules import attempts, flows
 from evenbeat.rules.flow_parts import flow_part, is_begun
-from evenbeat.stores.base import Claim, RunQuery
+from evenbeat.stores.base import Claim, RunQuery, Store
 from evenbeat.stores.memory import MemoryStore
+from evenbeat.supervision.dead_child_runs import DeadChildRuns, HandBack
 from evenbeat.tasks.flow import all_graphs
 from evenbeat.testing.clock import VirtualClock
 
@@ -113,7 +114,7 @@ def begin(store: FaultyStore, settling: FlowSettling, flow: Flow[..., Any], run_
     return row(store, run_id)
 
 
-def claim(store: FaultyStore, tasks: set[str], limit: int = 100) -> list[RunRecord]:
+def claim(store: Store, tasks: set[str], limit: int = 100) -> list[RunRecord]:
     number = next(_tokens)
     wanted = Claim(
         worker=f"w{number}",
@@ -406,3 +407,29 @@ def test_a_worker_that_dies_with_a_step_fails_the_flow_by_the_policy_of_the_step
     reap(reaper, clock, 50)
     assert (row(store, "f").state, row(store, "f~work").state) == ("failed", "failed")
     assert heard == ["failed flow", "crashed work"]
+
+
+def test_the_supervisor_reports_a_flow_that_ends_with_a_step_of_a_dead_child() -> None:
+    app = Scheduler("memory://")
+
+    @app.task(on_crash="fail")
+    def work() -> None: ...
+
+    flow = app.new_flow("flow")
+    flow.add_step("only", work)
+    heard: list[tuple[str, str]] = []
+
+    @app.on_event
+    def note(event: Event) -> None:
+        assert event.run is not None
+        heard.append((event.kind, event.run.id))
+
+    store = app.store
+    store.add_runs([RunRecord(id="f", task="flow", kind="flow", run_at=store.now())])
+    (claimed,) = claim(store, {"flow"})
+    start = Begin(claimed, flow.graph, flows.graph_records([flow.graph]))
+    FlowSettling(store, "worker").settle((), store.now(), [start])
+    (step,) = claim(store, {"work"})
+    assert step.worker is not None
+    HandBack(app).add(DeadChildRuns(step.worker, "crashed", "signal 9"))
+    assert heard == [("crashed", "f~only"), ("failed", "f")]

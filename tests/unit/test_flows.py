@@ -22,8 +22,9 @@ from evenbeat import (
     every,
     on_success_of,
 )
+from evenbeat.app.unique_runs import UniqueRuns
 from evenbeat.core.json_text import encode
-from evenbeat.core.records import Record
+from evenbeat.core.records import Record, RunRecord
 from evenbeat.doctor.flows import flow_findings
 from evenbeat.node.presence import NodeInfo, live_nodes
 from evenbeat.stores.base import RunQuery, Store
@@ -553,6 +554,19 @@ def test_a_limit_counts_a_flow_as_one_run(time: VirtualScheduler, work: Work) ->
     assert len(running) == 1
 
 
+@pytest.mark.parametrize("limit", [{"tenant": "default"}, {"queue": "default"}, {"task": "make"}])
+def test_a_flow_does_not_take_the_slot_that_its_steps_need(
+    time: VirtualScheduler, work: Work, limit: dict[str, str]
+) -> None:
+    time.app.limits.set(concurrency=1, **limit)  # type: ignore[arg-type]
+    flow = diamond(time, work)
+    ids = [flow.enqueue().id for _ in range(3)]
+    time.run_pending()
+    assert [time.app.runs.get(run_id).state for run_id in ids] == ["succeeded"] * 3
+    usage = [each.running for each in time.app.limits.list()]
+    assert usage == [0]
+
+
 def test_other_schedules_follow_a_flow(time: VirtualScheduler, work: Work) -> None:
     _held(time, work)
     time.schedules.add("report", on_success_of("held"), "make")
@@ -732,3 +746,136 @@ def test_doctor_names_steps_whose_task_no_node_has_and_flows_that_never_end(
     assert "not ended for over 30 days" in old.message
     time.app.flows.cancel(run.id)
     assert list(flow_findings(store, live_nodes(store), now)) == []
+
+
+def test_a_flow_that_fails_again_names_the_step_that_failed_before(
+    time: VirtualScheduler, work: Work
+) -> None:
+    @time.app.flow
+    def two() -> None:
+        work.make.step(step_name="a")
+        work.make.step(step_name="b")
+
+    work.broken = {"a", "b"}
+    run = start(time, two)
+    work.broken = {"b"}
+    time.app.flows.retry(run.id, "a")
+    time.run_pending()
+    assert time.app.flows.show(run.id).error == "step b failed"
+
+
+def test_a_resume_takes_the_unique_key_of_a_flow(time: VirtualScheduler, work: Work) -> None:
+    flow = diamond(time, work)
+    work.broken = {"left"}
+    first = time.app.enqueue(flow, unique="order")
+    time.run_pending()
+    work.broken = set()
+    second = time.app.enqueue(flow, unique="order", delay="1h")
+    for again in (time.app.flows.resume, time.app.runs.retry):
+        with pytest.raises(RunRefused, match="is unique"):
+            again(first.id)
+    with pytest.raises(RunRefused, match="is unique"):
+        time.app.flows.retry(first.id, "top")
+    time.app.runs.cancel(second.id)
+    time.app.flows.resume(first.id)
+    assert time.app.enqueue(flow, unique="order").id == first.id
+    time.run_pending()
+    assert time.app.flows.show(first.id).state == "succeeded"
+    assert time.app.enqueue(flow, unique="order").id not in (first.id, second.id)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_resume_of_a_unique_flow_that_was_not_written_is_written_by_the_next_enqueue(
+    time: VirtualScheduler, work: Work, is_readable: bool
+) -> None:
+    flow = diamond(time, work)
+    work.broken = {"left"}
+    first = time.app.enqueue(flow, unique="order")
+    time.run_pending()
+    work.broken = set()
+    store = time.app.store
+    (row,) = store.find_runs(RunQuery(ids=(first.id,))).items
+    UniqueRuns(store).take_for_retry(row)  # the process dies here
+    if not is_readable:
+        (graph,) = store.find_records("flow_graph")
+        assert store.delete_record(graph.kind, graph.tenant, graph.key, graph.version)
+    second = time.app.enqueue(flow, unique="order")
+    assert (second.id == first.id) == is_readable
+    time.run_pending()
+    assert work.names.count("top") == (1 if is_readable else 2)
+    assert time.app.runs.get(second.id).state == "succeeded"
+
+
+@pytest.mark.parametrize("payload", ["{", "", '{"p":1e400}', '{"p":"\\ud800"}', "[" * 100_000])
+def test_a_payload_that_can_not_be_read_does_not_block_the_worker(
+    time: VirtualScheduler, work: Work, payload: str
+) -> None:
+    flow = diamond(time, work)
+    now = time.app.store.now()
+    damaged = RunRecord(id="f", task=flow.name, kind="flow", payload=payload, run_at=now, created_at=now)
+    time.app.store.add_runs([damaged])
+    run = start(time, flow)
+    assert run.state == "succeeded"
+    assert time.app.runs.get("f").state == "queued"
+    assert time.app.runs.get("f").error is not None
+
+
+def test_a_wrong_graph_does_not_block_the_worker(time: VirtualScheduler, work: Work) -> None:
+    flow = time.app.new_flow("wrong")
+    flow.add_step("a", work.make, after=["b"])
+    flow.add_step("b", work.make, after=["a"])
+    now = time.app.store.now()
+    time.app.store.add_runs([RunRecord(id="f", task="wrong", kind="flow", run_at=now, created_at=now)])
+    run = start(time, diamond(time, work))
+    assert run.state == "succeeded"
+    assert time.app.runs.get("f").state == "queued"
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_resume_gives_what_it_runs_again_a_new_expiry(
+    time: VirtualScheduler, work: Work, is_nested: bool
+) -> None:
+    @time.app.task(expires="1h")
+    def part(n: int) -> int:
+        work.calls.append(("part", n))
+        if "part" in work.broken:
+            raise ValueError("part is broken")
+        return n
+
+    @time.app.flow(expires="1h")
+    def inner() -> None:
+        work.make.step()
+
+    @time.app.flow
+    def outer() -> None:
+        part.map([1, 2])
+        inner.step(after=["part"])
+
+    work.broken = {"part"}
+    run = start(time, outer)
+    work.broken = set()
+    if is_nested:
+        time.app.flows.resume(run.id)
+        time.app.flows.cancel(run.id)
+    time.travel("3h")
+    time.app.flows.resume(run.id)
+    time.run_pending()
+    assert states(time.app.flows.show(run.id)) == {"part": "succeeded", "inner": "succeeded"}
+
+
+def test_a_step_of_a_flow_that_is_being_stopped_is_not_retried(time: VirtualScheduler, work: Work) -> None:
+    app = time.app
+
+    @app.task
+    def stops(run: RunContext) -> None:
+        assert run.flow is not None
+        app.flows.cancel(run.flow.id)
+        with pytest.raises(RunRefused, match="is being stopped"):
+            app.flows.retry(run.flow.id, "first")
+
+    @app.flow
+    def both() -> None:
+        stops.step(after=[work.make.step(step_name="first")])
+
+    assert start(time, both).state == "cancelled"
+    assert work.names == ["first"]

@@ -20,6 +20,7 @@ from evenbeat.errors import InvalidValue, shown
 from evenbeat.node.presence import live_nodes
 from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.inheritance import INHERITABLE
+from evenbeat.tasks.flow import refuse_options_of_steps
 from evenbeat.tasks.options import NewScheduleOptions, ScheduleOptions, read_schedule_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 from evenbeat.triggers import Trigger, check_trigger, parse_trigger
@@ -68,6 +69,8 @@ def new_schedule(
         )
     task_name, text, local = session.call(task, payload)
     fields: dict[str, Any] = {}
+    if local is not None and local.kind == "flow":
+        refuse_options_of_steps(options)
     if local is not None:
         fields = {"kind": local.kind, "queue": local.queue, "priority": local.priority}
     bare = ScheduleRecord(

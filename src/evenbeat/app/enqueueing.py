@@ -24,6 +24,7 @@ from evenbeat.record_errors import QuotaExceeded
 from evenbeat.rules import auditing
 from evenbeat.rules.unique_runs import unique_key
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.tasks.flow import refuse_options_of_steps
 from evenbeat.tasks.options import EnqueuedOptions, read_run_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
 
@@ -234,6 +235,8 @@ class Enqueuer:
         refuse_unknown(options.run, RUN, "a run")
         name, text, local = self._session.call(task, payload)
         fields: dict[str, Any] = {}
+        if local is not None and local.kind == "flow":
+            refuse_options_of_steps(options.run)
         if local is not None:
             fields = {"kind": local.kind, "queue": local.queue, "priority": local.priority}
         base = Execution() if local is None else local.execution

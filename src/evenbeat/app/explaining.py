@@ -128,9 +128,10 @@ def _flow(store: Store, run: RunRecord) -> FlowFacts:
     facts = member_facts(run)
     if state is None or run.state != "running":
         return FlowFacts("", tuple(facts))
-    graph = FlowGraphs(store).get(state.graph)
+    graph = FlowGraphs(store).of(run)
     if graph is None:
-        return FlowFacts("", (*facts, Fact(text="the store has no graph of it")))
+        text = "the store has no graph of it, or its state was edited by hand"
+        return FlowFacts("", (*facts, Fact(text=text)))
     steps: list[OpenStep] = []
     for at, ids in flows.open_runs(run, graph):
         query = RunQuery(ids=tuple(ids[:_PAGE]), states=("queued", "running"), without=VALUES, limit=1)

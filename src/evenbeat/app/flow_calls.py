@@ -7,17 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from evenbeat.app.task_calls import AnyTask, TaskCalls
-from evenbeat.core.options import EXECUTION
-from evenbeat.errors import InvalidValue
-from evenbeat.tasks.flow import Flow
+from evenbeat.tasks.flow import Flow, refuse_options_of_steps
 from evenbeat.tasks.options import NewScheduleOptions
 from evenbeat.triggers import Trigger
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Options of an attempt: a flow has none, its steps do.
-_OF_STEPS = frozenset(EXECUTION) - {"timeout", "expires"}
 
 
 class FlowDecorator(Protocol):
@@ -99,14 +94,7 @@ class FlowCalls(TaskCalls):
         options: Any,
         prepare: Callable[[Flow[..., Any]], None],
     ) -> Callable[[Callable[..., Any]], AnyTask]:
-        unfit = sorted(_OF_STEPS & set(options))
-        if unfit:
-            raise InvalidValue(
-                f"{unfit[0]} is an option of tasks, and a flow has none",
-                field=unfit[0],
-                value=options[unfit[0]],
-                hint="give it to the tasks of its steps: @app.task(…)",
-            )
+        refuse_options_of_steps(options)
         return self._registration(
             Flow,
             name=name,

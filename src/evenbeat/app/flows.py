@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from evenbeat.app.audit import audited
 from evenbeat.app.enqueueing import EnqueueOptions, Enqueuer
 from evenbeat.app.session import AppSession
+from evenbeat.app.unique_runs import UniqueRuns, retry_token
 from evenbeat.core.awaitable import twin
 from evenbeat.core.durations import Duration
 from evenbeat.core.flow_graphs import FlowGraph
@@ -25,7 +26,7 @@ from evenbeat.node.flow_rows import FlowGraphs, FlowRows
 from evenbeat.observe.flow_views import flow_info, flow_run_view
 from evenbeat.rules import auditing, flows
 from evenbeat.rules.firing import needs_active
-from evenbeat.rules.flow_parts import OPEN, Member, flow_part, is_begun, step_name
+from evenbeat.rules.flow_parts import OPEN, Member, belongs_to, flow_part, is_begun, step_name
 from evenbeat.stores.base import VALUES, RunQuery
 from evenbeat.tasks.flow import Flow, flows_of
 from evenbeat.tasks.options import EnqueuedOptions
@@ -69,11 +70,14 @@ class Flows:
         tenant: str | None = None,
         **options: Unpack[EnqueuedOptions],
     ) -> Run:
-        """Start a flow: due at once, after ``delay``, or at ``at``. The same as ``app.enqueue``."""
-        if isinstance(flow, str) and (known := self._session.tasks.get(flow)) is not None:
-            _check_flow(known)
-        elif isinstance(flow, Task):
+        """Start a flow: due at once, after ``delay``, or at ``at``. The same as ``app.enqueue``.
+
+        A name that is not registered here is refused, unless no task at all is: the code is elsewhere then.
+        """
+        if isinstance(flow, Task):
             _check_flow(flow)
+        elif len(self._session.tasks):
+            self._flow(flow)
         return self._enqueuer.add(flow, payload, id, EnqueueOptions(delay, at, tenant, None, None, options))
 
     def show(self, id: str, *, tenant: str | None = None) -> FlowRun:
@@ -91,6 +95,8 @@ class Flows:
                 for run_id in flows.step_ids(run.id, graph, state, at)[:_SHOWN_ELEMENTS]:
                     ids[run_id] = at
             for each in self._read(tuple(ids)):
+                if not belongs_to(each, run.id):
+                    continue  # somebody had added a run with this id
                 found.setdefault(ids[each.id], []).append(each)
             for runs in found.values():
                 runs.sort(key=lambda each: (flow_part(each).member or _NO_PLACE).index or 0)
@@ -100,7 +106,8 @@ class Flows:
         """Run again what failed, was cancelled, or did not run because of that; keep what succeeded.
 
         A step that failed gets a new run; of a map, the elements that failed are retried. ``RunRefused`` if
-        the flow has succeeded or is running, or its schedule allows one run at a time and another is active.
+        the flow has succeeded or is running, if its schedule allows one run at a time and another is active,
+        or if another run with its unique key is active.
         """
         resume_flow(self._session, self._record(id, tenant), None)
         return self.show(id, tenant=tenant)
@@ -141,7 +148,7 @@ class Flows:
         """Return the graph that a run was started with; before that, the one that is registered here."""
         state = flow_part(run).state
         if state is not None:
-            return FlowGraphs(self._session.store()).get(state.graph)
+            return FlowGraphs(self._session.store()).of(run)
         known = self._session.tasks.get(run.task)
         return known.graph if isinstance(known, Flow) else None
 
@@ -194,6 +201,10 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
                 f"flow {run.id} is {run.state}; only a failed or cancelled flow can be resumed",
                 subject=run.id,
             )
+        if run.state == "running" and (run.cancel_requested or state.stop):
+            raise RunRefused(
+                f"flow {run.id} is being stopped; retry the step when it is over", subject=run.id
+            )
         at = None if step is None else _position(rows, run, step)
         now = store.now()
         what = {} if step is None else {"step": step}
@@ -201,7 +212,11 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
         transition = FlowResuming(rows).resume(run, at, now, extra=audited(change, now))
         if transition is None:
             raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
-        if store.settle_runs([_gated(session, run, transition)])[0]:
+        transition = _gated(session, run, transition)
+        if run.unique_key is not None and run.state not in ACTIVE_STATES:
+            UniqueRuns(store).take_for_retry(run)
+            transition = replace(transition, token=retry_token(run))
+        if store.settle_runs([transition])[0]:
             store.hint()
             return
         (run,) = store.find_runs(RunQuery(ids=(run.id,))).items or (run,)
@@ -209,8 +224,7 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
 
 
 def _position(rows: FlowRows, run: RunRecord, step: str) -> int:
-    state = flow_part(run).state
-    graph = None if state is None else rows.graphs.get(state.graph)
+    graph = rows.graphs.of(run)
     positions = {} if graph is None else graph.positions
     if step not in positions:
         raise InvalidValue(

@@ -9,9 +9,13 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from evenbeat.core.clocks import steady_clock
-from evenbeat.core.records import Record, RunRecord
+from evenbeat.core.instants import Instant
+from evenbeat.core.records import Record, RunRecord, Transition
 from evenbeat.errors import RunRefused
+from evenbeat.node.flow_resuming import FlowResuming
+from evenbeat.node.flow_rows import FlowRows
 from evenbeat.rules import attempts, unique_runs
+from evenbeat.rules.flow_parts import is_begun
 from evenbeat.rules.unique_runs import KIND, WRITTEN_WITHIN, Holder, decide, held_by, holder_of, record_key
 from evenbeat.stores.base import RunQuery, Store
 
@@ -141,12 +145,22 @@ class UniqueRuns:
             moved = attempts.moved(found, run.task, move_token(found, run.task))
             assert moved is not None
             transition = moved
-        else:
-            retried = attempts.retried(found, retry_token(found))
-            assert retried is not None
+        elif (retried := self._retried(found, now)) is not None:
             transition = retried
+        else:
+            # A flow in which nothing can run again: the retry is given up.
+            assert record is not None
+            self._store.put_record(held_by(run, Holder(found.id), record, now), record.version)
+            return
         if self._store.settle_runs([transition])[0]:
             self._store.hint()
+
+    def _retried(self, run: RunRecord, now: Instant) -> Transition | None:
+        """Return the transition of a pending retry: a flow that has begun goes on."""
+        if not is_begun(run):
+            return attempts.retried(run, retry_token(run))
+        again = FlowResuming(FlowRows(self._store)).resume(run, None, now)
+        return None if again is None else replace(again, token=retry_token(run))
 
     def _read(self, run: RunRecord) -> tuple[Record | None, RunRecord | None]:
         """Return the record of a run's key, and the run that it names."""

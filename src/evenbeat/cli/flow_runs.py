@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from evenbeat.core.instants import from_ms
 from evenbeat.core.json_form import json_form
 from evenbeat.core.records import FINAL_STATES
 from evenbeat.observe.phrases import command_line, count, measured
+from evenbeat.stores.urls import without_password
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,7 +51,9 @@ def follow(app: Scheduler, run: FlowRun) -> FlowRun:
     return followed(run, again, progress_line, lambda run: run.state in FINAL_STATES)
 
 
-def answer_about(app: Scheduler, run: FlowRun, said: str, *, wait: bool, as_json: bool) -> ExitCode:
+def answer_about(
+    app: Scheduler, run: FlowRun, said: str, *, wait: bool, as_json: bool, place: str = ""
+) -> ExitCode:
     """Print what was done to a run; with ``wait``, follow it and show it. The exit code is then 1 unless it
     has succeeded."""
     if wait:
@@ -58,10 +62,10 @@ def answer_about(app: Scheduler, run: FlowRun, said: str, *, wait: bool, as_json
 
     def people() -> Iterator[RenderableType]:
         if wait:
-            yield from report(run, local)
+            yield from report(run, local, place)
             return
         yield said
-        yield f"to follow it: {command_line(f'flows show {run.id} --wait', run.tenant)}"
+        yield f"to follow it: {command_line(f'flows show {run.id} --wait', run.tenant)}{place}"
 
     answer({"run": json_form(run)}, people, as_json=as_json)
     return ExitCode.FAILED if wait and run.state != "succeeded" else ExitCode.OK
@@ -73,15 +77,22 @@ def state_cell(run: FlowRun) -> Cell:
     return run.state, STYLES[run.state]
 
 
-def report(run: FlowRun, local: LocalTime) -> Iterator[RenderableType]:
-    """Yield what ``flows show`` prints of a run."""
+def given_place(app_name: str | None, store: str | None) -> str:
+    """Return the options that name the store, as they were given: a command that is printed needs them."""
+    words = "" if store is None else f" --store {shlex.quote(without_password(store))}"
+    return words + ("" if app_name is None else f" --app {shlex.quote(app_name)}")
+
+
+def report(run: FlowRun, local: LocalTime, place: str = "") -> Iterator[RenderableType]:
+    """Yield what ``flows show`` prints of a run. ``place`` are options for the commands in it."""
     yield styled((run.id, "bold"))
     yield ""
     yield listed(_lines(run, local))
     yield from drawn_run(run, local)
     if run.state in ("failed", "cancelled") and run.steps and run.outer is None:
         yield ""
-        yield f"to run again what failed: {command_line(f'flows resume {run.id}', run.tenant)}"
+        why = "run again what failed" if run.state == "failed" else "go on with it"
+        yield f"to {why}: {command_line(f'flows resume {run.id}', run.tenant)}{place}"
 
 
 def drawn_run(run: FlowRun, local: LocalTime) -> Iterator[RenderableType]:

@@ -138,7 +138,7 @@ def _refuse_missing(store: Store, named: str, empty: bool) -> None:
         raise Failed(
             f"{missing}{named}",
             "name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
-            "'evenbeat db upgrade' creates this one",
+            "a node creates it when it starts, and so does 'evenbeat db upgrade --store URL'",
         )
 
 

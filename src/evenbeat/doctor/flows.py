@@ -61,7 +61,7 @@ def _missing(store: Store, flows: list[RunRecord], alive: list[LiveNode]) -> lis
     found: list[tuple[str, str, str]] = []
     for run in flows:
         state = flow_part(run).state
-        graph = None if state is None else graphs.get(state.graph)
+        graph = graphs.of(run)
         if state is None or graph is None:
             continue
         for step, letter in zip(graph.steps, state.steps, strict=True):

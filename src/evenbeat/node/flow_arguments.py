@@ -10,7 +10,7 @@ from evenbeat.core.flow_graphs import FlowGraph
 from evenbeat.core.records import RunRecord
 from evenbeat.node.flow_rows import FlowRows
 from evenbeat.rules import flows
-from evenbeat.rules.flow_parts import OPEN, flow_part
+from evenbeat.rules.flow_parts import OPEN, belongs_to, flow_part
 
 
 class FlowArguments:
@@ -23,27 +23,29 @@ class FlowArguments:
         """Return claimed runs with the results of other steps in their payloads; a text that says why not for
         a run that can't have them. Two queries for all of them; one or none if they need no results."""
         needing: dict[str, FlowGraph] = {}
+        lost: dict[str, str] = {}
         for run in runs:
-            member = flow_part(run).member
-            graph = None if member is None else self._rows.graphs.get(member.graph)
-            if graph is not None and member is not None:
-                inputs = graph.steps[member.step].inputs
-                if any(each.source == "result" for each in inputs):
-                    needing[run.id] = graph
+            if (member := flow_part(run).member) is None:
+                continue
+            graph = self._rows.graphs.get(member.graph)
+            if graph is None or not 0 <= member.step < len(graph.steps):
+                lost[run.id] = f"the graph of flow {member.flow} is not in the store, or lacks this step"
+            elif any(each.source == "result" for each in graph.steps[member.step].inputs):
+                needing[run.id] = graph
         if not needing:
-            return list(runs)
+            return [lost.get(run.id, run) for run in runs]
         states = self._ended_before([run for run in runs if run.id in needing])
         wanted: dict[str, dict[str, list[str]]] = {}
         for run in runs:
             member = flow_part(run).member
             row = None if member is None else states.get(member.flow)
             state = None if row is None else flow_part(row).state
-            if run.id in needing and state is not None:
+            if run.id in needing and state is not None and state.fits(len(needing[run.id].steps)):
                 wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
         ids = list(dict.fromkeys(one for each in wanted.values() for found in each.values() for one in found))
         results = {run.id: run for run in self._rows.read(ids)}
         return [
-            run
+            lost.get(run.id, run)
             if run.id not in needing
             else self._completed(run, needing[run.id], wanted.get(run.id), results)
             for run in runs
@@ -61,7 +63,9 @@ class FlowArguments:
         if wanted is None:
             return f"flow {member.flow} of this step does not exist any more"
         for name, ids in wanted.items():
-            gone = [run_id for run_id in ids if run_id not in found]
+            gone = [
+                run_id for run_id in ids if run_id not in found or not belongs_to(found[run_id], member.flow)
+            ]
             if gone:
                 return (
                     f"the result of step {name} was deleted, by retention or by hand: {len(gone)} of "
@@ -72,7 +76,10 @@ class FlowArguments:
             for ids in wanted.values()
             for run_id in ids
         }
-        return replace(run, payload=flows.with_results(run, graph, wanted, results))
+        try:
+            return replace(run, payload=flows.with_results(run, graph, wanted, results))
+        except (ValueError, LookupError, TypeError) as error:
+            return f"the results of other steps can't be read, or do not fit the arguments: {error}"
 
     def _ended_before(self, runs: Sequence[RunRecord]) -> dict[str, RunRecord]:
         """Return the flows of steps. A remembered one will do if the step is open in it: what came before the
@@ -84,7 +91,7 @@ class FlowArguments:
             assert member is not None
             row = self._rows.remembered(member.flow)
             state = None if row is None else flow_part(row).state
-            is_open = state is not None and state.steps[member.step] == OPEN
+            is_open = state is not None and state.letter(member.step) == OPEN
             if row is None or state is None or not is_open or state.round(member.step) != member.round:
                 unknown[member.flow] = None
             else:

@@ -29,27 +29,31 @@ class FlowResuming:
 
         None if there is nothing to run again. ``extra`` are records to add, for the audit.
         """
-        graph = self._rows.graph_of(flow)
+        graph = self._rows.graphs.of(flow)
+        if graph is None:
+            return None
         if step is not None:
-            reset = self._decided(lambda known: flows.retry(flow, graph, step, known, now))
+            reset = self._decided(flow, lambda known: flows.retry(flow, graph, step, known, now))
             return self._continuing(flow, reset, (), now, extra)
         hopeless: dict[int, int] = {}
 
         def decide(known: flows.Results) -> flows.Reset:
             return flows.resume(flow, graph, known, now, hopeless)
 
-        while (reset := self._decided(decide)) is not None:
+        while (reset := self._decided(flow, decide)) is not None:
             ends, found = self._again(flow, graph, reset, now)
             if found.items() <= hopeless.items():
                 return self._continuing(flow, reset, ends, now, extra)
             hopeless |= found
         return None
 
-    def _decided(self, decide: Callable[[flows.Results], flows.Reset | None]) -> flows.Reset | None:
+    def _decided(
+        self, flow: RunRecord, decide: Callable[[flows.Results], flows.Reset | None]
+    ) -> flows.Reset | None:
         """Decide with all results that it takes."""
         results: dict[str, str | None] = {}
         while (reset := decide(results)) is not None and reset.change.missing:
-            results |= self._rows.results(reset.change.missing)
+            results |= self._rows.results(flow, reset.change.missing)
         return reset
 
     def _continuing(
@@ -78,7 +82,7 @@ class FlowResuming:
         for at in reset.again:
             counted = state.maps.get(str(at))
             left = 1 if counted is None else counted.failed + counted.cancelled
-            for run in self._rows.read(flows.step_ids(flow.id, graph, reset.change.state, at)):
+            for run in self._rows.steps(flow, flows.step_ids(flow.id, graph, reset.change.state, at)):
                 if run.state not in ("failed", "cancelled"):
                     continue
                 if not is_begun(run):
@@ -94,6 +98,8 @@ class FlowResuming:
         return tuple(found), hopeless
 
     def _restarted(self, flow: RunRecord, now: Instant) -> Transition | None:
-        graph = self._rows.graph_of(flow)
-        reset = self._decided(lambda known: flows.restart(flow, graph, known, now))
+        graph = self._rows.graphs.of(flow)
+        if graph is None:
+            return None
+        reset = self._decided(flow, lambda known: flows.restart(flow, graph, known, now))
         return self._continuing(flow, reset, (), now)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from evenbeat.core.flow_graphs import FlowGraph, decode_graph
 from evenbeat.core.records import FINAL_STATES, RunRecord, Transition
-from evenbeat.errors import StoreUnavailable
 from evenbeat.rules import flows
-from evenbeat.rules.flow_parts import flow_part
+from evenbeat.rules.flow_parts import belongs_to, flow_part
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.stores.decisions import with_transition
 
@@ -23,16 +24,26 @@ class FlowGraphs:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, FlowGraph | None] = {}
+        self._known: dict[str, FlowGraph] = {}
 
     def get(self, key: str) -> FlowGraph | None:
-        """Return a graph; None if the store does not have it (any more)."""
+        """Return a graph; None if the store does not have it (any more), or it can't be read."""
         if key not in self._known:
             record = self._store.get_record(flows.GRAPH, flows.OWNER, key)
-            if record is None:
+            try:
+                graph = None if record is None else decode_graph(record.body)
+            except (msgspec.MsgspecError, UnicodeError):
+                graph = None  # edited by hand
+            if graph is None:
                 return None
-            self._known[key] = decode_graph(record.body)
+            self._known[key] = graph
         return self._known[key]
+
+    def of(self, row: RunRecord) -> FlowGraph | None:
+        """Return the graph of a flow that has begun; None if there is none that the flow's state fits."""
+        state = flow_part(row).state
+        graph = None if state is None else self.get(state.graph)
+        return None if graph is None or state is None or not state.fits(len(graph.steps)) else graph
 
     def add(self, graph: FlowGraph) -> None:
         self._known[graph.key] = graph
@@ -48,14 +59,6 @@ class FlowRows:
         self._store = store
         self.graphs = FlowGraphs(store)
         self._flows: OrderedDict[str, RunRecord] = OrderedDict()
-
-    def graph_of(self, row: RunRecord) -> FlowGraph:
-        """Return the graph that a flow was begun with."""
-        state = flow_part(row).state
-        graph = None if state is None else self.graphs.get(state.graph)
-        if graph is None:
-            raise StoreUnavailable(f"the store has no graph of flow {row.id}")
-        return graph
 
     def with_outer(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
         """Return the flows, and the flows around them."""
@@ -96,11 +99,16 @@ class FlowRows:
         """Forget a flow, which somebody else may have changed; return whether it was remembered."""
         return self._flows.pop(flow_id, None) is not None
 
-    def results(self, ids: Sequence[str]) -> dict[str, str | None]:
-        """Return the results of runs; None for one that has not succeeded."""
+    def results(self, flow: RunRecord, ids: Sequence[str]) -> dict[str, str | None]:
+        """Return the results of steps of a flow; None for one that has not succeeded."""
         found: dict[str, str | None] = dict.fromkeys(ids)
-        found |= {run.id: run.result for run in self.read(ids) if run.state == "succeeded"}
+        found |= {run.id: run.result for run in self.steps(flow, ids) if run.state == "succeeded"}
         return found
+
+    def steps(self, flow: RunRecord, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
+        """Read runs of steps of a flow. A run of somebody else may have such an id: it was there before."""
+        runs = self.read(ids, with_results=with_results)
+        return [run for run in runs if belongs_to(run, flow.id)]
 
     def read(self, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
         """Return the runs with these ids, as far as they exist."""

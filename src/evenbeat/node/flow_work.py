@@ -20,7 +20,7 @@ from evenbeat.rules.flow_parts import flow_part
 from evenbeat.rules.flows import graph_records
 from evenbeat.stores.base import Store
 from evenbeat.tasks.flow import Flow, all_graphs
-from evenbeat.tasks.task import Task, Tasks
+from evenbeat.tasks.task import Tasks
 
 _log = logging.getLogger("evenbeat.node.flows")
 
@@ -96,12 +96,15 @@ class FlowWork:
     def __bool__(self) -> bool:
         return bool(self._beginning)
 
-    def misfit(self, task: Task[..., Any], run: RunRecord) -> str | None:
-        """Return why this node can't begin a flow: its payload does not fit; None if it does."""
+    def misfit(self, flow: Flow[..., Any], run: RunRecord) -> str | None:
+        """Return why this node can't begin a flow: its graph is wrong here, or its payload does not fit; None
+        if it can."""
         try:
-            task.fits(run.payload)
-        except InvalidValue as error:
-            return f"{InvalidValue.__name__}: {error}"
+            all_graphs(flow)
+            flow.fits(run.payload)
+        except (InvalidValue, ValueError, RecursionError) as error:
+            # Not JSON, or nested too deeply: edited by hand, or written by another program.
+            return f"{type(error).__name__}: {error}"
         return None
 
     def begin(self, flow: Flow[..., Any], run: RunRecord) -> None:
@@ -112,7 +115,8 @@ class FlowWork:
         if member is not None:
             # The graph that the outer flow was registered with, also if this node has another one by now.
             outer = self.settling.rows.graphs.get(member.graph)
-            wanted = None if outer is None else outer.steps[member.step].graph
+            is_known = outer is not None and 0 <= member.step < len(outer.steps)
+            wanted = outer.steps[member.step].graph if outer is not None and is_known else None
             if wanted is not None and wanted != graph.key:
                 graph = self.settling.rows.graphs.get(wanted) or graph
         new = [each for key, each in graphs.items() if key not in self._stored]

@@ -134,7 +134,7 @@ class FlowSettling:
         end is stopped: see ``stop``. Transitions of other runs are applied as they are.
         """
         try:
-            return self._settle(ends, now, begins)
+            return self._settle(ends, now, list(begins))
         except BaseException:
             # The caller repeats all of them, also those that were accepted before the store went away.
             self._doubt(ends)
@@ -145,7 +145,7 @@ class FlowSettling:
         while len(self._unsure) > _DOUBTED:
             self._unsure.popitem(last=False)
 
-    def _settle(self, ends: Sequence[End], now: Instant, begins: Sequence[Begin]) -> Settled:
+    def _settle(self, ends: Sequence[End], now: Instant, begins: list[Begin]) -> Settled:
         answers: list[bool | None] = [None] * (len(ends) + len(begins))
         ended: list[FlowEnd] = []
         started: list[RunRecord] = []
@@ -234,10 +234,10 @@ class FlowSettling:
         ended: list[FlowEnd] = []
         if (row := self._stopped(flow.id, why, now, ended)) is None:
             return ended
-        graph = self.rows.graph_of(row)
-        ids = [run_id for _, found in flows.open_runs(row, graph) for run_id in found]
+        graph = self.rows.graphs.of(row)
+        ids = [run_id for _, found in flows.open_runs(row, graph) for run_id in found] if graph else []
         for at in range(0, len(ids), _PAGE):
-            runs = self.rows.read(ids[at : at + _PAGE], with_results=False)
+            runs = self.rows.steps(row, ids[at : at + _PAGE], with_results=False)
             active = [run for run in runs if run.state not in FINAL_STATES]
             for run in active:
                 if is_begun(run):
@@ -260,6 +260,9 @@ class FlowSettling:
             state = None if row is None else flow_part(row).state
             if row is None or state is None or row.state != "running":
                 return None
+            if self.rows.graphs.of(row) is None:
+                ended += self.give_up(row, now) or ()
+                return None
             if state.stop:
                 return row
             work = _Work()
@@ -278,14 +281,25 @@ class FlowSettling:
         A safety net. Such a run was ended without its flow: the store set an unreadable row to failed, or
         somebody edited it.
         """
-        graph = self.rows.graph_of(flow)
+        graph = self.rows.graphs.of(flow)
+        if graph is None:
+            return self.give_up(flow, now)
         ids = [run_id for _, found in flows.open_runs(flow, graph) for run_id in found]
-        rows = {run.id: run for run in self.rows.read(ids, with_results=False)}
+        rows = {run.id: run for run in self.rows.steps(flow, ids, with_results=False)}
         results: dict[str, str | None] = {}
         while (change := flows.recount(flow, graph, rows, results, now)).missing:
-            results |= self.rows.results(change.missing)
-        if change.is_stale:
-            return None
+            results |= self.rows.results(flow, change.missing)
+        return None if change.is_stale else self._repaired(flow, change, now)
+
+    def give_up(self, flow: RunRecord, now: Instant) -> list[FlowEnd] | None:
+        """Fail a flow of which nobody knows how to go on: its graph is gone, or its state was edited by hand.
+
+        None if it has changed meanwhile.
+        """
+        return self._repaired(flow, flows.unreadable(flow), now)
+
+    def _repaired(self, flow: RunRecord, change: flows.Change, now: Instant) -> list[FlowEnd] | None:
+        """Write the change of a flow that no end of a step has caused."""
         unit = self._unit(flow, change, _Work(), (), now)
         member = flow_part(flow).member
         if change.outcome is not None and member is not None:
@@ -303,8 +317,9 @@ class FlowSettling:
 
     # -- one try -------------------------------------------------------------------------------------------
 
-    def _answer_known(self, ends: Sequence[End], begins: Sequence[Begin], answers: list[bool | None]) -> None:
-        """Answer those whose runs show that they were applied, or can't be any more."""
+    def _answer_known(self, ends: Sequence[End], begins: list[Begin], answers: list[bool | None]) -> None:
+        """Answer those whose runs show that they were applied, or can't be any more. A flow that a user has
+        cancelled since it was claimed begins with that wish, and is stopped at once."""
         at_run = {
             (ends[at].run.id if at < len(ends) else begins[at - len(ends)].run.id): at
             for at, answer in enumerate(answers)
@@ -315,9 +330,15 @@ class FlowSettling:
         for run_id, at in at_run.items():
             row = rows.get(run_id)
             if at >= len(ends):
-                begin = begins[at - len(ends)].run
-                if row is None or row.state != "running" or is_begun(row) or row.attempt != begin.attempt:
-                    answers[at] = row is not None and is_begun(row)
+                begin = begins[at - len(ends)]
+                if row is not None and _is_asked_to_end(row, begin.run):
+                    asked = replace(begin.run, attempt=row.attempt, cancel_requested=True)
+                    begins[at - len(ends)] = begin._replace(run=asked)
+                elif (
+                    row is None or row.state != "running" or is_begun(row) or row.attempt != begin.run.attempt
+                ):
+                    # Another worker may have begun it, with another graph: this one's was not stored then.
+                    answers[at] = row is not None and is_begun(row) and row.claim == begin.run.claim
                 continue
             decision = "refuse" if row is None else verdict(status_of(row), ends[at].transition, now)
             if decision != "apply":
@@ -395,7 +416,7 @@ class FlowSettling:
                 return None
             if not change.missing:
                 break
-            results |= self.rows.results(change.missing)
+            results |= self.rows.results(row, change.missing)
         return self._unit(row, change, work, inner, now)
 
     def _unit(
@@ -436,8 +457,7 @@ class FlowSettling:
         if work.begin is not None:
             self.rows.graphs.add(work.begin.graph)
             return work.begin.graph
-        state = flow_part(row).state
-        return None if state is None else self.rows.graphs.get(state.graph)
+        return self.rows.graphs.of(row)
 
 
 def _step_end(run: RunRecord, transition: Transition) -> flows.StepEnd:
@@ -456,7 +476,13 @@ def _identity(end: End) -> tuple[str, str]:
 def _is_unstopped(row: RunRecord) -> bool:
     """Return whether a flow was asked to end, by a process that died before it stopped the flow."""
     state = flow_part(row).state
-    return row.cancel_requested and state is not None and not state.stop
+    return row.cancel_requested and (state is None or not state.stop)
+
+
+def _is_asked_to_end(row: RunRecord, claimed: RunRecord) -> bool:
+    """Return whether a user has cancelled a flow since a worker claimed it, and it has not begun."""
+    is_same = row.claim == claimed.claim and row.attempt > claimed.attempt
+    return is_same and row.state == "running" and row.cancel_requested and not is_begun(row)
 
 
 def _apart(work: _Work) -> list[_Unit]:
@@ -469,7 +495,10 @@ def _apart(work: _Work) -> list[_Unit]:
 
 
 def _depth(flow_id: str, rows: Mapping[str, RunRecord]) -> int:
-    depth = 0
+    around = {flow_id}
     while (row := rows.get(flow_id)) is not None and (member := flow_part(row).member) is not None:
-        depth, flow_id = depth + 1, member.flow
-    return depth
+        flow_id = member.flow
+        if flow_id in around:
+            break  # edited by hand
+        around.add(flow_id)
+    return len(around) - 1

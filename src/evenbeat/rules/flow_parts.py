@@ -84,6 +84,14 @@ class FlowState(msgspec.Struct, frozen=True, omit_defaults=True):
     def round(self, step: int) -> int:
         return self.rounds.get(str(step), 1)
 
+    def letter(self, step: int) -> str:
+        """Return the letter of a step; an empty text if there is no such step."""
+        return self.steps[step] if 0 <= step < len(self.steps) else ""
+
+    def fits(self, steps: int) -> bool:
+        """Return whether it may be the state of a graph with so many steps: it was not edited by hand."""
+        return len(self.steps) == steps and STEP_STATES.keys() >= set(self.steps)
+
 
 class FlowPart(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the row of a run keeps about its flow."""
@@ -111,6 +119,12 @@ def flow_part(run: RunRecord) -> FlowPart:
     return _NONE if run.flow is None else _read(run.flow)
 
 
+def belongs_to(run: RunRecord, flow: str) -> bool:
+    """Return whether a run is one of a flow's steps. Its id alone does not tell: users choose ids, too."""
+    member = flow_part(run).member
+    return member is not None and member.flow == flow
+
+
 def part_text(member: Member | None = None, state: FlowState | None = None) -> str:
     return _encoder.encode(FlowPart(member, state)).decode()
 
@@ -118,6 +132,11 @@ def part_text(member: Member | None = None, state: FlowState | None = None) -> s
 def is_begun(run: RunRecord) -> bool:
     """Return whether a run is a flow that has begun: no worker holds it while its steps run."""
     return run.flow is not None and _read(run.flow).state is not None
+
+
+def is_step(run: RunRecord) -> bool:
+    """Return whether a run is a step of a flow, or an element of a map."""
+    return flow_part(run).member is not None
 
 
 def step_run_id(flow: str, step: str, number: int = 1, index: int | None = None) -> str:

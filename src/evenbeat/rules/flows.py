@@ -233,6 +233,14 @@ def recount(
     return progress.go_on(following) if stale else Change(state, is_stale=True)
 
 
+def unreadable(flow: RunRecord) -> Change:
+    """Return the end of a flow whose graph is gone, or whose state does not fit its graph."""
+    state = flow_part(flow).state
+    assert state is not None
+    problem = "its graph is not in the store, or its state was edited by hand: run the flow again"
+    return Change(replace(state, problem=problem), outcome="failed")
+
+
 def checked(flow: RunRecord, token: str, now: Instant) -> Transition:
     """Return the transition of a flow that was looked at and found in order: it is looked at again later."""
     state = flow_part(flow).state
@@ -369,7 +377,11 @@ class _Progress:
     def count(self, end: StepEnd) -> bool:
         """Count the end of a step; False if it does not concern the flow any more."""
         at, key = end.member.step, str(end.member.step)
-        if self._letters[at] != OPEN or end.member.round != self._state.round(at):
+        if (
+            not self._state.letter(at)
+            or self._letters[at] != OPEN
+            or end.member.round != self._state.round(at)
+        ):
             return False
         letter = _LETTERS[end.state]
         counted = self._maps.get(key)
@@ -476,7 +488,10 @@ class _Progress:
             if missing:
                 self._missing += missing
                 return None, None
-            values = [_value(self._results[run_id]) for run_id in ids]
+            try:
+                values = [_value(self._results[run_id]) for run_id in ids]
+            except ValueError as error:
+                return None, f"the result of step {step.over.name} can't be read: {error}"
             is_map = self._graph.steps[at].is_map
             value = values if is_map else values[0] if values else None
             of = f"the result of step {step.over.name}"
@@ -534,6 +549,13 @@ class _Progress:
         line = (end.error or "").partition("\n")[0]
         return f"{which} failed: {line}"[:_LONGEST_PROBLEM] if line else f"{which} failed"
 
+    def _old_problem(self) -> str:
+        """Return the sentence about a step that failed before another one was run again."""
+        for at, step in enumerate(self._graph.steps):
+            if (letter := self._letters[at]) in (FAILED, CANCELLED):
+                return f"step {step.name} {'failed' if letter == FAILED else 'was cancelled'}"
+        return ""
+
     def _now_state(self) -> FlowState:
         return replace(self._state, maps=self._maps)
 
@@ -550,7 +572,7 @@ class _Progress:
         if state.stop == "cancelled":
             return Change(state, outcome="cancelled")
         if state.stop == "timeout" or not {FAILED, CANCELLED}.isdisjoint(self._letters):
-            return Change(state, outcome="failed")
+            return Change(replace(state, problem=state.problem or self._old_problem()), outcome="failed")
         name = self._graph.result
         if not name or self._letters[at := self._graph.positions[name]] != SUCCEEDED:
             return Change(state, outcome="succeeded", result="null")

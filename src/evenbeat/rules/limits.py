@@ -1,13 +1,16 @@
 """Limits over all machines: which runs share a limit, and whether one more of them may start. Pure.
 
 Runs that are equal in everything that a limit can name form a **cohort**: the same queue, priority, tenant,
-task and values of the keys. Either all runs of a cohort may start or none, so a claim looks at the first
-runs of each cohort and passes over the rest, however many wait there. A claim gives a run its cohort when it
-first finds a limit that may apply to it. Runs to which no limit can apply have no cohort, and are claimed
-without all this.
+task, kind and values of the keys. Either all runs of a cohort may start or none, so a claim looks at the
+first runs of each cohort and passes over the rest, however many wait there. A claim gives a run its cohort
+when it first finds a limit that may apply to it. Runs to which no limit can apply have no cohort, and are
+claimed without all this.
 
 A limit with a key is a limit for each value of it. The group of runs that one number counts is a
 **partition**: all runs of the limit, or those with one value of its key.
+
+A limit without a task does not count flows: a flow under way executes nothing, and its steps count. If it
+took a slot, its steps would wait for that slot, and it for them.
 
 The numbers that a limit bounds are never stored: a slot is taken by a row in the state ``running``, and is
 free as soon as the row leaves that state, so no crash can lose one. Only the level of a rate's bucket is
@@ -36,6 +39,8 @@ OWNER = "default"
 
 # Values of keys are shown to people, who seldom need more of a long one than its beginning.
 _LONGEST_VALUE, _SHOWN_OF_VALUE = 60, 40
+# Marks the cohorts of flows: the value of a key without a name, which no limit has.
+_FLOW = " =flow"
 # The default size of a bucket is what flows into it in this time: claims of fast rates come in batches.
 _DEFAULT_BURST = 50
 # How much earlier than the claim before it a claim may have read the clock, in ms: far longer than one takes.
@@ -72,9 +77,9 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.burst or 1
         return max(1, -(-self.rate.count * _DEFAULT_BURST // self.rate.period))
 
-    def concerns(self, queue: str, tenant: str, task: str) -> bool:
+    def concerns(self, queue: str, tenant: str, task: str, *, is_flow: bool = False) -> bool:
         return (
-            (self.task is None or self.task == task)
+            (self.task == task or (self.task is None and not is_flow))
             and (self.queue is None or self.queue == queue)
             and (self.tenant is None or self.tenant == tenant)
         )
@@ -96,6 +101,7 @@ class Cohort(NamedTuple):
     task: str
     values: dict[str, str | None]
     """The values of keys; None where the payload has no such field."""
+    is_flow: bool = False
 
 
 @lru_cache(10_000)
@@ -106,7 +112,8 @@ def read_cohort(text: str) -> Cohort:
     for part in keys:
         name, has_value, value = part.partition("=")
         values[name] = value if has_value else None
-    return Cohort(queue, 9 - int(level), tenant, task, values)
+    is_flow = values.pop("", None) is not None
+    return Cohort(queue, 9 - int(level), tenant, task, values, is_flow)
 
 
 def cohort_range(queue: str) -> tuple[str, str]:
@@ -146,13 +153,16 @@ class Limits:
 
     def cohort(self, run: RunRecord) -> str | None:
         """Return the cohort of a run; None if no limit can apply to it."""
-        return self.cohort_of(run.queue, run.priority, run.tenant, run.task, run.payload)
+        return self.cohort_of(run.queue, run.priority, run.tenant, run.task, run.payload, run.kind)
 
-    def cohort_of(self, queue: str, priority: int, tenant: str, task: str, payload: str) -> str | None:
+    def cohort_of(
+        self, queue: str, priority: int, tenant: str, task: str, payload: str, kind: str = "task"
+    ) -> str | None:
         if not self.may_concern(queue, tenant, task):
             return None
-        cohort = f"{queue} {9 - priority} {tenant} {task}"
-        names = self._keys(queue, tenant, task)
+        is_flow = kind == "flow"
+        cohort = f"{queue} {9 - priority} {tenant} {task}{_FLOW if is_flow else ''}"
+        names = self._keys(queue, tenant, task, is_flow=is_flow)
         if not names:
             return cohort
         values = _values(payload, names)
@@ -168,15 +178,15 @@ class Limits:
             parts = read_cohort(cohort)
         except ValueError:
             return False  # edited by hand
-        names = self._keys(parts.queue, parts.tenant, parts.task)
+        names = self._keys(parts.queue, parts.tenant, parts.task, is_flow=parts.is_flow)
         return self.may_concern(parts.queue, parts.tenant, parts.task) and list(parts.values) == names
 
-    def _keys(self, queue: str, tenant: str, task: str) -> list[str]:
+    def _keys(self, queue: str, tenant: str, task: str, *, is_flow: bool) -> list[str]:
         return sorted(
             {
                 limit.key
                 for limit in self._limits
-                if limit.key is not None and limit.concerns(queue, tenant, task)
+                if limit.key is not None and limit.concerns(queue, tenant, task, is_flow=is_flow)
             }
         )
 
@@ -188,7 +198,7 @@ class Limits:
         parts = read_cohort(cohort)
         found = []
         for limit in self._limits:
-            if not limit.concerns(parts.queue, parts.tenant, parts.task):
+            if not limit.concerns(parts.queue, parts.tenant, parts.task, is_flow=parts.is_flow):
                 continue
             if limit.key is None:
                 found.append(Partition(limit.name, limit))

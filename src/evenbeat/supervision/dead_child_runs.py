@@ -15,6 +15,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.counting import Counting
+from evenbeat.node.flow_work import FlowReports
 from evenbeat.node.flows import End, FlowSettling
 from evenbeat.node.signals import Signals, stored_rules
 from evenbeat.observe.logs import run_fields
@@ -106,12 +107,13 @@ class HandBack:
             ends = [(run, dead.transition(run, now)) for run in batch]
             transitions = [signals.with_end(run, end, now) for run, end in ends]
             flows = FlowSettling(store, "supervisor", signals=signals)
-            answers = flows.settle([End(*end) for end in zip(batch, transitions, strict=True)], now).answers
-            for run, transition, accepted in zip(batch, transitions, answers, strict=True):
+            settled = flows.settle([End(*end) for end in zip(batch, transitions, strict=True)], now)
+            for run, transition, accepted in zip(batch, transitions, settled.answers, strict=True):
                 if accepted:
                     crashed = dead.blames(run) and (run.id, run.attempt) not in dead.overdue
                     self._counting.count_taken_over([(run, transition)], now, crashed=crashed)
                     self._report(run, dead, now)
+            FlowReports(self._app.events, self._counting, signals).report(settled.ended, now)
         if runs:
             store.hint()
 

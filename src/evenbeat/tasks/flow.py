@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from evenbeat.core.flow_graphs import FlowGraph, Input, RunIf
 from evenbeat.core.json_text import from_json
+from evenbeat.core.options import EXECUTION
 from evenbeat.core.records import Kind
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks.flow_builder import FlowBuilder, Reference, Step, describing
@@ -16,6 +17,22 @@ from evenbeat.tasks.task import Task, Tasks
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+# Options of an attempt: a flow has none, its steps do.
+_OF_STEPS = frozenset(EXECUTION) - {"timeout", "expires"}
+
+
+def refuse_options_of_steps(options: Mapping[str, Any]) -> None:
+    """Refuse options that a flow can't have."""
+    unfit = sorted(_OF_STEPS & set(options))
+    if unfit:
+        raise InvalidValue(
+            f"{unfit[0]} is an option of tasks, and a flow has none",
+            field=unfit[0],
+            value=options[unfit[0]],
+            hint="give it to the tasks of its steps: @app.task(…)",
+        )
 
 
 class Flow(Task[P, R], Generic[P, R]):

@@ -52,6 +52,7 @@ class Reference:
         )
 
     __bool__ = __iter__ = __len__ = __getitem__ = __contains__ = __int__ = __float__ = __index__ = _refuse
+    __rshift__ = __lshift__ = __or__ = __ror__ = __and__ = __mod__ = __fspath__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
     __str__ = __format__ = __call__ = _refuse
     __hash__ = object.__hash__
@@ -59,6 +60,11 @@ class Reference:
     def __eq__(self, other: object) -> bool:
         # Another reference may be searched for in a list. Compared with a value, it would always differ.
         return self is other if isinstance(other, Reference) else self._refuse()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)  # Python and libraries ask for these
+        self._refuse()
 
     def __repr__(self) -> str:
         return f"<{self.source.source} {self.source.name} of flow {self.owner.name}>"
@@ -282,6 +288,18 @@ class FlowBuilder:
 
 describing: ContextVar[FlowBuilder | None] = ContextVar("evenbeat_flow", default=None)
 """The flow whose function is being called."""
+
+
+def refuse_in_description(task: Task[..., Any], verb: str) -> None:
+    """Refuse to call a task, or to enqueue it, while a flow is described: a step was meant."""
+    builder = describing.get()
+    if builder is not None:
+        raise InvalidValue(
+            f"task {shown(task.name)} is {verb} while flow {builder.name} is described",
+            field="flow",
+            value=task.name,
+            hint=f"describe a step: {task.name}.step(…)",
+        )
 
 
 def current_builder(task: Task[..., Any], verb: str) -> FlowBuilder:

@@ -21,7 +21,7 @@ from evenbeat.errors import InvalidValue, shown
 from evenbeat.tasks import conversion
 from evenbeat.tasks.attempt_hooks import AttemptHooks
 from evenbeat.tasks.context import RunContext
-from evenbeat.tasks.flow_builder import Step, current_builder
+from evenbeat.tasks.flow_builder import Step, current_builder, refuse_in_description
 from evenbeat.tasks.options import NewScheduleOptions
 from evenbeat.tasks.retrying import ALWAYS, RetryRule
 from evenbeat.triggers import Trigger
@@ -103,6 +103,7 @@ class Task(Generic[P, R]):
         return self.trigger is not None or self.policies.get("template") is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_in_description(self, "called")
         if self.wants_run is not None:
             given = self._named(*args, **kwargs)
             now = wall_clock()
@@ -117,6 +118,7 @@ class Task(Generic[P, R]):
 
         For a delay, an id or other options of the run: ``app.enqueue(task.bind(…), delay="5m")``.
         """
+        refuse_in_description(self, "enqueued")
         return self._enqueue(self.bind(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Run:

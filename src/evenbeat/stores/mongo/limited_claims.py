@@ -44,7 +44,7 @@ GIVEN_AT_ONCE = 200
 """How many runs one claim gives a cohort: each takes 100 us."""
 
 _LOCK = {"_id": "limits"}
-_COLUMNS = ("queue", "priority", "tenant", "task")
+_COLUMNS = ("queue", "priority", "tenant", "task", "kind")
 # A pipeline may have 1,000 stages.
 _COHORTS_AT_ONCE = 500
 # Additional seconds that giving a cohort may take for each run.
@@ -256,14 +256,13 @@ def _fits(limits: Limits, cohort: str) -> bool:
 
 
 def _cohort_of(limits: Limits, run: Mapping[str, Any]) -> str | None:
-    queue, priority, tenant, task = (run.get(name) for name in _COLUMNS)
+    queue, priority, tenant, task, kind = (run.get(name) for name in _COLUMNS)
     is_whole = isinstance(queue, str) and isinstance(tenant, str) and isinstance(task, str)
     if not is_whole or not isinstance(priority, int):
         return None  # damaged: the claim that takes it sets it to failed
     payload = run.get("payload")
-    return limits.cohort_of(
-        str(queue), priority, str(tenant), str(task), payload if isinstance(payload, str) else ""
-    )
+    text = payload if isinstance(payload, str) else ""
+    return limits.cohort_of(str(queue), priority, str(tenant), str(task), text, str(kind))
 
 
 def running_cohorts(session: Session, seen: Survey) -> Counter[str]:

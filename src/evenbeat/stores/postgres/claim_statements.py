@@ -215,7 +215,7 @@ SELECT cohort, count(*) FROM evenbeat.runs WHERE state = 'running' AND cohort IS
 
 # The columns on which a cohort depends. Only limits with a key need the payload, which may be large.
 _COHORT_SOURCE = """id, queue, priority, tenant, task,
-    CASE WHEN %(has_keys)s THEN payload ELSE 'null' END AS payload, run_at"""
+    CASE WHEN %(has_keys)s THEN payload ELSE 'null' END AS payload, kind, run_at"""
 
 # Like Limits.may_concern: the runs that started before a limit was set.
 SELECT_RUNNING = f"""

@@ -30,6 +30,7 @@ from evenbeat.rules.limits import (
 from evenbeat.stores.base import Claim
 from evenbeat.stores.batching import BYTES
 from evenbeat.stores.redis.records import get_many, record_row
+from evenbeat.stores.redis.rows import kind_of_run
 from evenbeat.stores.redis.schedules import FAMILIES
 from evenbeat.stores.redis.session import Session
 
@@ -165,7 +166,7 @@ class _Reading:
 
         Until that is done, no run is claimed. A run that starts later has its cohort.
         """
-        names = ("id", "state", "queue", "priority", "tenant", "task", "cohort", "payload")
+        names = ("id", "state", "queue", "priority", "tenant", "task", "cohort", "payload", "definition")
         key = f"{self._session.location.base}leases"
         ids: list[str] = self._session.execute("running runs", "ZRANGE", key, 0, -1)
         for start in range(0, len(ids), _GIVEN):
@@ -181,15 +182,16 @@ class _Reading:
                     get("tenant", ""),
                     get("task", ""),
                     get("payload", "null"),
+                    get("definition", ""),
                 )
                 if get("state") == "running" and cohort != get("cohort"):
                     self._given.append([get("id", ""), "running", cohort or False])
         self._is_checked = True
 
     def give_queued(self, limits: Limits, rows: Iterable[Sequence[str]]) -> None:
-        for run_id, family, ready, *columns, payload in rows:
+        for run_id, family, ready, *columns, definition, payload in rows:
             queue, priority, tenant, task = columns
-            cohort = _cohort(limits, queue, priority, tenant, task, payload)
+            cohort = _cohort(limits, queue, priority, tenant, task, payload, definition)
             self._given.append([run_id, "queued", cohort or False, family, ready, ":".join(columns)])
 
 
@@ -321,7 +323,9 @@ def _scope(wanted: Claim) -> dict[str, object]:
     }
 
 
-def _cohort(limits: Limits, queue: str, priority: str, tenant: str, task: str, payload: str) -> str | None:
+def _cohort(
+    limits: Limits, queue: str, priority: str, tenant: str, task: str, payload: str, definition: str
+) -> str | None:
     # The priority of a damaged run may not be a number: its claim quarantines it.
     number = int(priority) if priority.isascii() and priority.isdigit() else 5
-    return limits.cohort_of(queue, number, tenant, task, payload)
+    return limits.cohort_of(queue, number, tenant, task, payload, kind_of_run(definition))

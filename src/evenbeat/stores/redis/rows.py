@@ -86,7 +86,12 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unique_key: str | None = None
 
 
+class _RunKind(msgspec.Struct, frozen=True):
+    kind: str = "task"
+
+
 _encode = msgspec.json.Encoder().encode
+_read_run_kind = msgspec.json.Decoder(_RunKind).decode
 _read_schedule_rest = msgspec.json.Decoder(ScheduleDefinition).decode
 _read_run_rest = msgspec.json.Decoder(RunDefinition).decode
 
@@ -299,6 +304,14 @@ def read_schedule(fields: Fields) -> ScheduleRecord:
         raise Unreadable(f"the field {error.args[0]} is missing") from error
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise Unreadable(f"a field cannot be read: {error}") from error
+
+
+def kind_of_run(definition: str) -> str:
+    """Return the kind of a run; that of a task if the definition can't be read."""
+    try:
+        return _read_run_kind(definition).kind
+    except (msgspec.MsgspecError, UnicodeError):
+        return "task"
 
 
 def run_fields(r: RunRecord) -> list[str]:

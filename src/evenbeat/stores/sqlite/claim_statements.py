@@ -153,7 +153,7 @@ SELECT run_at FROM {_LIMITED} AND cohort = CAST(? AS TEXT) AND format <= ? ORDER
 """
 
 SELECT_FOR_COHORT = """
-SELECT rowid, cohort, queue, priority, tenant, task, payload FROM evenbeat_runs
+SELECT rowid, cohort, queue, priority, tenant, task, payload, kind FROM evenbeat_runs
 WHERE rowid IN (SELECT value FROM json_each(?))
 """
 SET_COHORT = "UPDATE evenbeat_runs SET cohort = ? WHERE rowid = ?"

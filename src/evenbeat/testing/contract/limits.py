@@ -59,6 +59,24 @@ class LimitContract(Contract):
             "succeeded": 3,
         }
 
+    def test_only_limits_of_its_task_count_a_flow(self, store: Store) -> None:
+        """A flow under way executes nothing. If it took a slot that its steps need, both would wait."""
+        self.some(store, 2, "early", kind="flow", task="flow")
+        early = self.claim(store, "c1")
+        assert len(early) == 2
+        self.set_limit(store, tenant="default", concurrency=2)
+        self.set_limit(store, queue="default", key="n", concurrency=1)
+        self.set_limit(store, task="flow", concurrency=3)
+        self.some(store, 3, "late", kind="flow", task="flow", payload='{"n":1}')
+        self.some(store, 3, "step", payload='{"n":2}')
+        taken = self.ids(store, "c2")
+        assert sorted(taken) == ["late000", "step000"]
+        assert self.ids(store, "c3", worker="w2") == []
+        self.some(store, 1, "other", payload='{"n":3}')
+        assert self.ids(store, "c4", worker="w3") == ["other000"]
+        self.end(store, early[0])
+        assert self.ids(store, "c5", worker="w4") == ["late001"]
+
     def test_limits_of_a_queue_a_tenant_and_a_pair_of_them_hold(self, store: Store) -> None:
         self.set_limit(store, queue="mail", concurrency=2)
         self.set_limit(store, tenant="acme", concurrency=3)

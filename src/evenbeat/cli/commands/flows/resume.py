@@ -6,7 +6,7 @@ import click
 
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.flow_input import flow_options
-from evenbeat.cli.flow_runs import answer_about
+from evenbeat.cli.flow_runs import answer_about, given_place
 from evenbeat.cli.output import json_option
 from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import opened
@@ -29,4 +29,4 @@ def command(
         run = app.flows.resume(run_id)
         again = sum(step.state in ("waiting", "queued", "running") for step in run.steps)
         said = f"resumed {run.id}: {again:,} of {len(run.steps):,} steps to run"
-        return answer_about(app, run, said, wait=wait, as_json=as_json)
+        return answer_about(app, run, said, wait=wait, as_json=as_json, place=given_place(app_name, store))

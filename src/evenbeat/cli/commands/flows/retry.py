@@ -6,7 +6,7 @@ import click
 
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.flow_input import flow_options
-from evenbeat.cli.flow_runs import answer_about
+from evenbeat.cli.flow_runs import answer_about, given_place
 from evenbeat.cli.output import json_option
 from evenbeat.cli.progress import wait_option
 from evenbeat.cli.store_input import opened
@@ -40,4 +40,5 @@ def command(
             f"step {step} of {run.id} runs again, and what came after it",
             wait=wait,
             as_json=as_json,
+            place=given_place(app_name, store),
         )

@@ -8,7 +8,7 @@ import click
 
 from evenbeat.cli.failures import ExitCode
 from evenbeat.cli.flow_input import complete_flow, flow_of, flow_options, needed_app
-from evenbeat.cli.flow_runs import answer_about
+from evenbeat.cli.flow_runs import answer_about, given_place
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import json_option
 from evenbeat.cli.payload import payload_option
@@ -47,4 +47,11 @@ def command(
         run = app.flows.run(name, payload, at=moment, id=run_id)
         when = "" if moment is None else f", due {local.full(moment)}"
         found = app.flows.show(run.id)
-        return answer_about(app, found, f"started {name}: {run.id}{when}", wait=wait, as_json=as_json)
+        return answer_about(
+            app,
+            found,
+            f"started {name}: {run.id}{when}",
+            wait=wait,
+            as_json=as_json,
+            place=given_place(app_name, store),
+        )

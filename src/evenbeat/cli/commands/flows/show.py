@@ -12,7 +12,7 @@ from evenbeat.app.scheduler import Scheduler
 from evenbeat.cli.failures import ExitCode, Failed
 from evenbeat.cli.flow_drawing import FlowDrawing
 from evenbeat.cli.flow_input import app_here, complete_flow, flow_of, flow_options, neither_flow_nor_run
-from evenbeat.cli.flow_runs import follow, report
+from evenbeat.cli.flow_runs import follow, given_place, report
 from evenbeat.cli.layout import listed, styled
 from evenbeat.cli.local_time import LocalTime
 from evenbeat.cli.output import answer, json_option
@@ -78,7 +78,9 @@ def command(
         return None
     run, local = _found(app, name, app_name, store, tenant, wait=wait)
     if picture is None:
-        answer({"run": json_form(run)}, lambda: report(run, local), as_json=as_json)
+        answer(
+            {"run": json_form(run)}, lambda: report(run, local, given_place(app_name, store)), as_json=as_json
+        )
     elif run.graph is None:
         raise Failed(f"run {run.id} has not begun, and the graph of {run.flow} is not known here", _NAME_APP)
     else:

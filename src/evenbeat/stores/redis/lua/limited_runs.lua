@@ -9,7 +9,7 @@
 --   'none': there are no limits, and no queued runs with a cohort.
 --   'held', rows: the claim was made before.
 --   'limits', version, is_checked, bodies: the caller has to read the limits, or to give cohorts to running runs.
---   'give', rows of {id, family, ready, queue, priority, tenant, task, payload}: queued runs that need a cohort, another one or none.
+--   'give', rows of {id, family, ready, queue, priority, tenant, task, definition, payload}: queued runs that need a cohort, another one or none.
 --   'runs', now, due, mark of the last claim, running as {cohort, number, …}, due runs without a cohort as rows of {id, tenant,
 --     priority, run_at, family, ready}, due cohorts as rows of {family, {cohort, run_at of its first run, …}}, run_at of the
 --     first cohort that is not due or false, next due without a cohort or false.
@@ -90,7 +90,7 @@ end
 -- Runs that need another cohort.
 if request.most > 0 and (#limited > 0 or #request.misfits > 0) then
   local rows, left, size = {}, request.most, 0
-  local wanted = { 'state', 'cohort', 'queue', 'priority', 'tenant', 'task', request.keyed and 'payload' or nil }
+  local wanted = { 'state', 'cohort', 'queue', 'priority', 'tenant', 'task', 'definition', request.keyed and 'payload' or nil }
   local function collect(family, ready, cohort)
     if left <= 0 then return end
     local key = line_of(family, ready, cohort)
@@ -102,8 +102,8 @@ if request.most > 0 and (#limited > 0 or #request.misfits > 0) then
         -- A run that does not exist, or waits elsewhere, does not belong here.
         wait_in(family, ready, cohort, id, false)
       else
-        local payload = found[7] or 'null'
-        rows[#rows + 1] = { id, family, ready, found[3] or '', found[4] or '', found[5] or '', found[6] or '', payload }
+        local payload = found[8] or 'null'
+        rows[#rows + 1] = { id, family, ready, found[3] or '', found[4] or '', found[5] or '', found[6] or '', found[7] or '', payload }
         left, size = left - 1, size + #payload
         if size > request.bytes then
           left = 0
