@@ -290,6 +290,36 @@ def _bad_name(app: Scheduler, work: Task[..., Any]) -> None:
         work.step(step_name="a~b")
 
 
+def _calls_a_task(app: Scheduler, work: Task[..., Any]) -> None:
+    @app.flow
+    def flow() -> None:
+        work.map([work(3)])
+
+
+def _enqueues_a_task(app: Scheduler, work: Task[..., Any]) -> None:
+    @app.flow
+    def flow() -> None:
+        work.enqueue(3)
+
+
+def _attribute_of_a_parameter(app: Scheduler, work: Task[..., Any]) -> None:
+    @app.flow
+    def flow(day: str = "x") -> None:
+        work.step(more=day.upper())
+
+
+def _result_of_a_step(app: Scheduler, work: Task[..., Any]) -> None:
+    @app.flow
+    def flow() -> None:
+        work.step(work.step(step_name="a").result)
+
+
+def _arrow(app: Scheduler, work: Task[..., Any]) -> None:
+    @app.flow
+    def flow() -> None:
+        work.step(step_name="a") >> work.step(step_name="b")
+
+
 def _scheduled_with_arguments(app: Scheduler, work: Task[..., Any]) -> None:
     @app.flow(schedule=cron("0 3 * * *"))
     def flow(day: str) -> None:
@@ -324,6 +354,11 @@ def _scheduled_with_arguments(app: Scheduler, work: Task[..., Any]) -> None:
         (_called, "can't be called.*enqueue"),
         (_retries, "retries is an option of tasks"),
         (_bad_name, '"a~b"'),
+        (_calls_a_task, r'task "work" is called while flow flow is described.*work.step'),
+        (_enqueues_a_task, r'task "work" is enqueued while flow flow is described.*work.step'),
+        (_attribute_of_a_parameter, "parameter day is not known"),
+        (_result_of_a_step, "the result of step a is not known"),
+        (_arrow, "the result of step a is not known"),
         (_scheduled_with_arguments, "gives it no arguments"),
     ],
 )

@@ -879,3 +879,42 @@ def test_a_step_of_a_flow_that_is_being_stopped_is_not_retried(time: VirtualSche
 
     assert start(time, both).state == "cancelled"
     assert work.names == ["first"]
+
+
+def test_a_step_that_waits_for_another_attempt_says_why(time: VirtualScheduler, work: Work) -> None:
+    @time.app.task(retries=2, backoff="1h")
+    def flaky() -> None:
+        raise ValueError("not yet")
+
+    @time.app.task
+    def total(parts: list[int]) -> int:
+        return sum(parts)
+
+    @time.app.flow
+    def flow() -> None:
+        flaky.step()
+        total.step(work.make.step("text"))
+
+    run = start(time, flow)
+    reasons = {step.name: step.reason for step in run.steps}
+    assert reasons["flaky"] == "waits for its next attempt: ValueError: not yet"
+    assert str(reasons["total"]).startswith("its arguments do not fit the task, it waits for a node")
+    assert "list" in str(reasons["total"])
+
+
+def test_a_name_that_is_not_registered_is_refused_where_tasks_are(time: VirtualScheduler, work: Work) -> None:
+    with pytest.raises(InvalidValue, match='flow "fll" is not registered; there are: none'):
+        time.app.flows.run("fll")
+    # A process without the code can start what others have.
+    assert Scheduler("memory://").flows.run("elsewhere").task == "elsewhere"
+
+
+def test_options_of_attempts_are_refused_for_flows(time: VirtualScheduler, work: Work) -> None:
+    flow = diamond(time, work)
+    with pytest.raises(InvalidValue, match="retries is an option of tasks"):
+        time.app.enqueue(flow, retries=3)
+    with pytest.raises(InvalidValue, match="backoff is an option of tasks"):
+        time.app.flows.run(flow, backoff="1m")
+    with pytest.raises(InvalidValue, match="max_crashes is an option of tasks"):
+        time.app.schedules.add("s", every("1h"), flow, max_crashes=3)
+    assert time.app.enqueue(flow, timeout="1h", priority="high").timeout == timedelta(hours=1)

@@ -10,6 +10,8 @@ from evenbeat.core.flows import FlowInfo, FlowRun, FlowStepInfo, FlowStepRun
 from evenbeat.core.instants import from_ms
 from evenbeat.core.records import FINAL_STATES, RunRecord
 from evenbeat.observe.views import run_view
+from evenbeat.rules.attempts import is_retrying, was_unfit
+from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.flow_parts import (
     NOT_NEEDED,
     NOT_RUN,
@@ -151,6 +153,20 @@ def _reason(
         places = [str(each.index) for each in failed if each is not None][:_NAMED]
         which = f" (first: {', '.join(places)})" if places else ""
         return f"{counted.failed} of {counted.total} elements failed{which}"
+    if letter == OPEN:
+        return _waiting_words(runs)
+    return None
+
+
+def _waiting_words(runs: Sequence[RunRecord]) -> str | None:
+    """Return why a run of an open step is queued again; None if none is."""
+    for run in runs:
+        if run.state == "queued" and run.error:
+            line = error_line(run.error)
+            if was_unfit(run):
+                return f"its arguments do not fit the task, it waits for a node with other code: {line}"
+            if is_retrying(run):
+                return f"waits for its next attempt: {line}"
     return None
 
 
