@@ -127,18 +127,20 @@ def _store_of_app(settings: Settings, *, create: bool, empty: bool) -> FoundStor
 
     found = FoundStore(*load_store(settings["app"]))
     if not create:
-        _refuse_missing(found.store, f", which {settings['app']} names", empty)
+        create_it = f"'evenbeat run {settings['app']}' creates this one when it starts"
+        _refuse_missing(found.store, f", which {settings['app']} names", empty, create_it)
     return found
 
 
-def _refuse_missing(store: Store, named: str, empty: bool) -> None:
+def _refuse_missing(
+    store: Store, named: str, empty: bool, create_it: str = "'evenbeat db upgrade' creates this one"
+) -> None:
     is_file = hasattr(store, "path")
     missing = _missing(store) if is_file or not empty else None
     if missing is not None:
         raise Failed(
             f"{missing}{named}",
-            "name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; "
-            "a node creates it when it starts, and so does 'evenbeat db upgrade --store URL'",
+            f"name another one with --store or EVENBEAT_STORE, or its app with EVENBEAT_APP; {create_it}",
         )
 
 
