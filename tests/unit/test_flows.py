@@ -829,3 +829,62 @@ def test_a_wrong_graph_does_not_block_the_worker(time: VirtualScheduler, work: W
     run = start(time, diamond(time, work))
     assert run.state == "succeeded"
     assert time.app.runs.get("f").state == "queued"
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_resume_gives_what_it_runs_again_a_new_expiry(
+    time: VirtualScheduler, work: Work, is_nested: bool
+) -> None:
+    @time.app.task(expires="1h")
+    def part(n: int) -> int:
+        work.calls.append(("part", n))
+        if "part" in work.broken:
+            raise ValueError("part is broken")
+        return n
+
+    @time.app.flow(expires="1h")
+    def inner() -> None:
+        work.make.step()
+
+    @time.app.flow
+    def outer() -> None:
+        part.map([1, 2])
+        inner.step(after=["part"])
+
+    work.broken = {"part"}
+    run = start(time, outer)
+    work.broken = set()
+    if is_nested:
+        time.app.flows.resume(run.id)
+        time.app.flows.cancel(run.id)
+    time.travel("3h")
+    time.app.flows.resume(run.id)
+    time.run_pending()
+    assert states(time.app.flows.show(run.id)) == {"part": "succeeded", "inner": "succeeded"}
+
+
+def test_a_step_of_a_flow_that_is_being_stopped_is_not_retried(time: VirtualScheduler, work: Work) -> None:
+    app = time.app
+    refusals: list[str] = []
+
+    @app.task(retries=1)
+    def stops(run: RunContext) -> None:
+        assert run.flow is not None
+        if run.attempt == 1:
+            raise ValueError("once: the other branch is over then")
+        app.flows.cancel(run.flow.id)
+        try:
+            app.flows.retry(run.flow.id, "first")
+        except RunRefused as error:
+            refusals.append(str(error))
+
+    @app.flow
+    def both() -> None:
+        work.make.step(step_name="first")
+        stops.step()
+
+    run = start(time, both)
+    time.travel("1h")
+    assert app.flows.show(run.id).state == "cancelled"
+    assert work.names == ["first"]
+    assert ["is being stopped" in each for each in refusals] == [True]

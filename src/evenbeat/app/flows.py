@@ -194,6 +194,10 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
                 f"flow {run.id} is {run.state}; only a failed or cancelled flow can be resumed",
                 subject=run.id,
             )
+        if run.state == "running" and (run.cancel_requested or state.stop):
+            raise RunRefused(
+                f"flow {run.id} is being stopped; retry the step when it is over", subject=run.id
+            )
         at = None if step is None else _position(settling, run, step)
         now = store.now()
         what = {} if step is None else {"step": step}

@@ -22,7 +22,7 @@ from evenbeat.core.records import (
     Transition,
 )
 from evenbeat.rules.firing import needs_active
-from evenbeat.rules.flow_parts import is_begun
+from evenbeat.rules.flow_parts import is_begun, is_step
 
 # A payload that does not fit the function of this node may fit that of another one: during a rolling upgrade
 # old and new code run side by side. Such a run is handed back this many times, which takes about five minutes
@@ -89,19 +89,26 @@ def again(run: RunRecord, delay: int, reason: str, now: Instant, token: str) -> 
 
 def expires_at(run: RunRecord) -> Instant | None:
     """Return when a run that has not started is worthless; None if it never is."""
-    return None if run.execution.expires is None else run.scheduled_at + run.execution.expires
+    return None if run.execution.expires is None else _planned_start(run) + run.execution.expires
 
 
 def is_expired(run: RunRecord, now: Instant) -> bool:
     """Return whether a run that has not started by now must not be executed."""
-    return run.execution.expires is not None and now >= run.scheduled_at + run.execution.expires
+    return run.execution.expires is not None and now >= _planned_start(run) + run.execution.expires
+
+
+def _planned_start(run: RunRecord) -> Instant:
+    """Return when a run was to start. For a step of a flow that was resumed, that is the time of the resume:
+    else its elements would expire again, however often they are resumed."""
+    is_new = not run.failures and not run.crashes
+    return max(run.scheduled_at, run.run_at) if is_new and is_step(run) else run.scheduled_at
 
 
 def expired(run: RunRecord, now: Instant, token: str) -> Transition:
     """End a run as cancelled whose expiry has passed while it waited: it is not executed."""
     expires = run.execution.expires or 0
     # An instant that was edited by hand may lie outside the calendar.
-    until = write_instant(min(max(run.scheduled_at + expires, FIRST), LAST))
+    until = write_instant(min(max(_planned_start(run) + expires, FIRST), LAST))
     error = f"{EXPIRED} it had not started by {until}, {write_duration(expires)} after its planned start"
     state: RunState = "queued" if run.state == "queued" else "running"
     return final(run, "cancelled", now, token, expect=(state,), error=error)

@@ -134,6 +134,11 @@ def is_begun(run: RunRecord) -> bool:
     return run.flow is not None and _read(run.flow).state is not None
 
 
+def is_step(run: RunRecord) -> bool:
+    """Return whether a run is a step of a flow, or an element of a map."""
+    return flow_part(run).member is not None
+
+
 def step_run_id(flow: str, step: str, number: int = 1, index: int | None = None) -> str:
     """Return the id of a step's run: derived, so that adding it again adds nothing. ``number`` counts how
     often the step was started anew."""
