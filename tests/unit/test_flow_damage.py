@@ -184,3 +184,17 @@ def test_a_cancel_between_the_claim_and_the_beginning_of_a_flow_stops_it(store: 
     assert [end.run.id for end in settled.ended] == ["f"]
     assert row(store, "f").state == "cancelled"
     assert claim(store, {"work"}) == []
+
+
+def test_a_flow_that_is_cancelled_before_it_begins_ends_with_its_dead_worker(
+    store: FaultyStore, clock: VirtualClock
+) -> None:
+    flow = described()
+    now = store.now()
+    store.add_runs([RunRecord(id="f", task=flow.name, kind="flow", run_at=now, created_at=now)])
+    (run,) = claim(store, {flow.name})
+    wish = attempts.cancel(run, now, "wish")
+    assert wish is not None
+    assert FlowSettling(store, "app").settle([End(run, wish)], now).answers == [True]
+    reap(Reaper(store, Events(), clock=lambda: clock.now / 1000), clock, 90)
+    assert row(store, "f").state == "cancelled"

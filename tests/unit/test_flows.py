@@ -26,6 +26,7 @@ from evenbeat.app.unique_runs import UniqueRuns
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record, RunRecord
 from evenbeat.doctor.flows import flow_findings
+from evenbeat.node import flow_arguments
 from evenbeat.node.presence import NodeInfo, live_nodes
 from evenbeat.stores.base import RunQuery, Store
 from evenbeat.tasks.task import ExecutorKind
@@ -863,24 +864,6 @@ def test_a_resume_gives_what_it_runs_again_a_new_expiry(
     assert states(time.app.flows.show(run.id)) == {"part": "succeeded", "inner": "succeeded"}
 
 
-def test_a_step_of_a_flow_that_is_being_stopped_is_not_retried(time: VirtualScheduler, work: Work) -> None:
-    app = time.app
-
-    @app.task
-    def stops(run: RunContext) -> None:
-        assert run.flow is not None
-        app.flows.cancel(run.flow.id)
-        with pytest.raises(RunRefused, match="is being stopped"):
-            app.flows.retry(run.flow.id, "first")
-
-    @app.flow
-    def both() -> None:
-        stops.step(after=[work.make.step(step_name="first")])
-
-    assert start(time, both).state == "cancelled"
-    assert work.names == ["first"]
-
-
 def test_a_step_that_waits_for_another_attempt_says_why(time: VirtualScheduler, work: Work) -> None:
     @time.app.task(retries=2, backoff="1h")
     def flaky() -> None:
@@ -918,3 +901,49 @@ def test_options_of_attempts_are_refused_for_flows(time: VirtualScheduler, work:
     with pytest.raises(InvalidValue, match="max_crashes is an option of tasks"):
         time.app.schedules.add("s", every("1h"), flow, max_crashes=3)
     assert time.app.enqueue(flow, timeout="1h", priority="high").timeout == timedelta(hours=1)
+
+
+def test_a_step_of_a_flow_that_is_being_stopped_is_not_retried(time: VirtualScheduler, work: Work) -> None:
+    app = time.app
+    refusals: list[str] = []
+
+    @app.task(retries=1)
+    def stops(run: RunContext) -> None:
+        assert run.flow is not None
+        if run.attempt == 1:
+            raise ValueError("once: the other branch is over then")
+        app.flows.cancel(run.flow.id)
+        try:
+            app.flows.retry(run.flow.id, "first")
+        except RunRefused as error:
+            refusals.append(str(error))
+
+    @app.flow
+    def both() -> None:
+        work.make.step(step_name="first")
+        stops.step()
+
+    run = start(time, both)
+    time.travel("1h")
+    assert app.flows.show(run.id).state == "cancelled"
+    assert work.names == ["first"]
+    assert ["is being stopped" in each for each in refusals] == [True]
+
+
+def test_the_arguments_of_a_step_are_bounded(
+    time: VirtualScheduler, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_arguments, "MOST_CHARACTERS", 1_000)
+
+    @time.app.task
+    def text(n: int) -> str:
+        return "x" * n
+
+    @time.app.flow
+    def flow(sizes: list[int]) -> None:
+        work.collect.step(text.map(sizes))
+
+    assert start(time, flow, sizes=[300, 300, 300]).state == "succeeded"
+    run = start(time, flow, sizes=[300] * 4)
+    assert run.state == "failed"
+    assert "the results that it gets have more than 0.001 million characters together" in str(run.error)

@@ -12,6 +12,12 @@ from evenbeat.node.flow_rows import FlowRows
 from evenbeat.rules import flows
 from evenbeat.rules.flow_parts import OPEN, belongs_to, flow_part
 
+# The characters of all results that one step gets. A worker holds them in memory, several times.
+MOST_CHARACTERS = 32_000_000
+# So many results, of a megabyte at most, are read at once; more if those before are small.
+_SMALLEST_PART, _LARGEST_PART = 100, 1_000
+_SMALL = 10_000
+
 
 class FlowArguments:
     """Gives claimed runs the results of other steps."""
@@ -42,14 +48,34 @@ class FlowArguments:
             state = None if row is None else flow_part(row).state
             if run.id in needing and state is not None and state.fits(len(needing[run.id].steps)):
                 wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
-        ids = list(dict.fromkeys(one for each in wanted.values() for found in each.values() for one in found))
-        results = {run.id: run for run in self._rows.read(ids)}
+        results: dict[str, RunRecord] = {}
+        for run_id, each in wanted.items():
+            if not self._read_into(results, [one for found in each.values() for one in found]):
+                lost[run_id] = (
+                    f"the results that it gets have more than {MOST_CHARACTERS / 1_000_000:g} million characters "
+                    "together: return the places of large data, not the data"
+                )
         return [
             lost.get(run.id, run)
-            if run.id not in needing
+            if run.id in lost or run.id not in needing
             else self._completed(run, needing[run.id], wanted.get(run.id), results)
             for run in runs
         ]
+
+    def _read_into(self, known: dict[str, RunRecord], ids: Sequence[str]) -> bool:
+        """Read the runs of one step's arguments, a part at a time; False if they are too large together."""
+        size = at = 0
+        number = _SMALLEST_PART
+        while at < len(ids):
+            part = ids[at : at + number]
+            at += number
+            known |= {run.id: run for run in self._rows.read([one for one in part if one not in known])}
+            size += sum(len(known[one].result or "") for one in part if one in known)
+            if size > MOST_CHARACTERS:
+                return False
+            if size < at * _SMALL:
+                number = _LARGEST_PART
+        return True
 
     def _completed(
         self,
