@@ -275,7 +275,7 @@ def test_a_death_or_a_lost_reply_at_any_call_leaves_nothing_standing_still_and_n
         if at and not store.has_failed:
             break
         store.close()
-    assert at > 5
+    assert at > 3
     assert "stood still" not in caplog.text
 
 
@@ -348,6 +348,36 @@ def test_a_step_whose_run_is_gone_has_failed(store: FaultyStore, clock: VirtualC
     assert ended is not None
     assert [each.run.id for each in ended] == ["f"]
     assert row(store, "f").state == "failed"
+
+
+def test_a_small_result_is_not_read_again_by_the_process_that_wrote_it(
+    store: FaultyStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settling = FlowSettling(store, "w1")
+    begin(store, settling, described())
+    (top,) = claim(store, {"work"})
+    settling.settle([success(top, store, '"kept"')], clock.now)
+    a, b = claim(store, {"work"})
+    read: list[tuple[str, ...] | None] = []
+    find = store.find_runs
+
+    def noting(query: RunQuery) -> Any:
+        read.append(query.ids)
+        return find(query)
+
+    monkeypatch.setattr(store, "find_runs", noting)
+    given = FlowArguments(settling.rows).complete([a, b])
+    assert [run.payload for run in given if isinstance(run, RunRecord)] == ['{"n":"kept"}'] * 2
+    assert read == []
+    settling.settle([success(a, store, f'"{"x" * 20_000}"')], clock.now)
+    settling.settle([success(b, store, "2")], clock.now)
+    (join,) = claim(store, {"work"})
+    read.clear()
+    (whole,) = FlowArguments(settling.rows).complete([join])
+    assert isinstance(whole, RunRecord)
+    # The large one alone is read.
+    assert read == [(a.id,)]
+    assert len(whole.payload) > 20_000
 
 
 def test_a_result_that_was_deleted_is_named(store: FaultyStore, clock: VirtualClock) -> None:

@@ -52,8 +52,8 @@ class FlowArguments:
         for run_id, each in wanted.items():
             if not self._read_into(results, [one for found in each.values() for one in found]):
                 lost[run_id] = (
-                    f"the results that it gets have more than {MOST_CHARACTERS / 1_000_000:g} million characters "
-                    "together: return the places of large data, not the data"
+                    f"the results that it gets have more than {MOST_CHARACTERS / 1_000_000:g} million "
+                    "characters together: return the places of large data, not the data"
                 )
         return [
             lost.get(run.id, run)
@@ -64,12 +64,14 @@ class FlowArguments:
 
     def _read_into(self, known: dict[str, RunRecord], ids: Sequence[str]) -> bool:
         """Read the runs of one step's arguments, a part at a time; False if they are too large together."""
+        known |= self._rows.kept_results(ids)
         size = at = 0
         number = _SMALLEST_PART
         while at < len(ids):
             part = ids[at : at + number]
             at += number
-            known |= {run.id: run for run in self._rows.read([one for one in part if one not in known])}
+            if missing := [one for one in part if one not in known]:
+                known |= {run.id: run for run in self._rows.read(missing)}
             size += sum(len(known[one].result or "") for one in part if one in known)
             if size > MOST_CHARACTERS:
                 return False

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.core.flow_graphs import FlowGraph, decode_graph
 from evenbeat.core.records import FINAL_STATES, RunRecord, Transition
@@ -17,6 +18,8 @@ from evenbeat.stores.decisions import with_transition
 # How many flows a process remembers as it last wrote them: the next end of a step needs no read.
 _REMEMBERED = 1_000
 _PAGE = 1_000
+# Characters of a result that is kept.
+_SMALL_RESULT = 10_000
 
 
 class FlowGraphs:
@@ -59,6 +62,8 @@ class FlowRows:
         self._store = store
         self.graphs = FlowGraphs(store)
         self._flows: OrderedDict[str, RunRecord] = OrderedDict()
+        self._kept: OrderedDict[str, RunRecord] = OrderedDict()
+        """Steps that this process has ended, with their results: these never change."""
 
     def with_outer(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
         """Return the flows, and the flows around them."""
@@ -94,6 +99,19 @@ class FlowRows:
             self._flows.move_to_end(row.id)
             if len(self._flows) > _REMEMBERED:
                 self._flows.popitem(last=False)
+
+    def keep_result(self, run: RunRecord, transition: Transition) -> None:
+        """Take note of a step that the store has ended as succeeded, if its result is small: the next step,
+        which mostly runs here, needs no query for it."""
+        result = transition.result
+        if transition.state == "succeeded" and isinstance(result, str) and len(result) <= _SMALL_RESULT:
+            self._kept[run.id] = replace(run, state="succeeded", result=result)
+            if len(self._kept) > _REMEMBERED:
+                self._kept.popitem(last=False)
+
+    def kept_results(self, ids: Iterable[str]) -> dict[str, RunRecord]:
+        """Return those of the runs whose results are kept here."""
+        return {run_id: self._kept[run_id] for run_id in ids if run_id in self._kept}
 
     def forget(self, flow_id: str) -> bool:
         """Forget a flow, which somebody else may have changed; return whether it was remembered."""

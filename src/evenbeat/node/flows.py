@@ -180,6 +180,8 @@ class FlowSettling:
                     continue
                 for at in unit.leaves:
                     answers[at] = True
+                    if at < len(ends) and not unsure:
+                        self.rows.keep_result(ends[at].run, ends[at].transition)
                 ended += unit.ended
                 started += [run for _, each in unit.rows for run in each.adds]
                 unstopped |= {row.id: row for row, _ in unit.rows if _is_unstopped(row)}
