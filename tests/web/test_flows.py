@@ -172,6 +172,10 @@ def test_what_does_not_exist_or_does_not_fit_is_refused(shop: tuple[Shop, Any]) 
     assert "GET /api/v1/flows" in problem["detail"]
     assert_problem(site.request("GET", "flows/mail"), 404, "flow-not-found")
     assert_problem(site.request("POST", "flows/mail/run", json={}), 422, "invalid-value", "flow")
+    assert_problem(site.request("POST", "flows/nope/run", json={}), 404, "flow-not-found")
+    assert_problem(
+        site.request("POST", "flows/nightly/run", json={"retries": 3}), 422, "invalid-value", "retries"
+    )
     wrong = site.request("POST", "flows/nightly/run", json={"payload": {"colour": "red"}})
     assert wrong.status_code == 422
     assert_problem(

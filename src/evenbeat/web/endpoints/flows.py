@@ -105,13 +105,17 @@ def get_flow(call: Call[TenantQuery, Any]) -> object:
     known = {flow.name for flow in call.app.flows.list()}
     # Names of tasks are for tokens of all tenants, and for those of a tenant that has seen them run.
     if name not in known or (call.principal.tenant is not None and not _last_runs(call, name, 1)):
-        raise Refused(
-            HTTPStatus.NOT_FOUND,
-            "flow-not-found",
-            f"this server knows no flow {shown(name)}",
-            hint="GET /api/v1/flows lists the flows" if known else _hint(call),
-        )
+        raise _unknown(call, name)
     return call.app.flows.get(name)
+
+
+def _unknown(call: Call[Any, Any], name: str) -> Refused:
+    return Refused(
+        HTTPStatus.NOT_FOUND,
+        "flow-not-found",
+        f"this server knows no flow {shown(name)}",
+        hint="GET /api/v1/flows lists the flows" if call.app.flows.list() else _hint(call),
+    )
 
 
 _StartFlow = msgspec.defstruct(
@@ -143,7 +147,10 @@ def run_flow(call: Call[TenantQuery, Any]) -> object:
 
     A server without an app does not know which flows there are: the node that takes the run decides.
     """
-    run = add_run(call, call.app.flows.run, call.path["flow"], **shapes.given(call.body))
+    name = call.path["flow"]
+    if len(call.app.tasks) and call.app.tasks.get(name) is None:
+        raise _unknown(call, name)
+    run = add_run(call, call.app.flows.run, name, **shapes.given(call.body))
     return shapes.run_body(call.principal, run)
 
 
