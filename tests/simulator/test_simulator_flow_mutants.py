@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flows import FlowSettling
 from evenbeat.rules import flows
 from evenbeat.stores.decisions import parts
+from tests.lengths import LONG
 from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
 from tests.simulator.simulation import DEFAULT, with_flows
 
@@ -217,6 +219,12 @@ RULES: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
 )
 
 
+def lengthy(mutants: Sequence[Callable[..., Any]]) -> list[ParameterSet]:
+    """Return mutants as parameters. Those that take more than a seed or two are long."""
+    slow = (ForgetsArguments, resumes_the_failed_alone, trusts_its_memory)
+    return [pytest.param(each, id=each.__name__, marks=LONG if each in slow else ()) for each in mutants]
+
+
 def first_caught(
     store: type[WatchedMemory] = WatchedMemory, most: int = MOST_SEEDS
 ) -> SimulationFailed | None:
@@ -229,11 +237,12 @@ def first_caught(
     return None
 
 
-@pytest.mark.parametrize("mutant", STORES, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", lengthy(STORES))
 def test_a_store_that_breaks_flows_is_caught(mutant: type[WatchedMemory]) -> None:
     assert first_caught(mutant) is not None
 
 
+@LONG
 def test_nodes_that_repeat_an_end_blindly_are_caught_on_a_store_that_counts_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -241,7 +250,7 @@ def test_nodes_that_repeat_an_end_blindly_are_caught_on_a_store_that_counts_it_a
     assert first_caught(CountsRepetitions) is not None
 
 
-@pytest.mark.parametrize("mutant", RULES, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", lengthy(RULES))
 def test_rules_that_break_flows_are_caught(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,8 @@ from bench.flow_app import QUICK
 from bench.measure import Report, Row
 from bench.report import TITLES, with_sections
 
+from tests.lengths import some
+
 _PAGE = """# Benchmarks
 
 Introduction.
@@ -31,7 +33,7 @@ Last.
 _MACHINE = {"cpu": "a CPU", "cores": "2", "python": "3.11", "system": "Linux"}
 
 
-@pytest.mark.parametrize("store", ["memory", "SQLite"])
+@pytest.mark.parametrize("store", some(("memory", "SQLite"), "memory"))
 def test_small_flows_are_measured(store: StoreName) -> None:
     rows = flows.run(QUICK, store, with_peers=False)
     titles = [row.name for row in rows]
