@@ -49,6 +49,8 @@ def test_a_server_that_restarts_is_found_again(
     complaints.allow("ERR_CONNECTION_REFUSED")
     complaints.allow("ERR_INCOMPLETE_CHUNKED_ENCODING")
     page.goto(dashboard.link("schedules"))
+    # The code of the page is there: it is loaded on demand.
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.locator(".stream.live")).to_be_visible()
     dashboard.stop_serving()
     expect(page.locator(".stream.reconnecting")).to_be_visible()
