@@ -69,7 +69,7 @@ class FlowGraph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
 
     @property
     def key(self) -> str:
-        """What a store finds it by: the same graph has the same key."""
+        """A digest of its content: the key of the record that keeps it."""
         if "_key" not in self.__dict__:
             self.__dict__["_key"] = blake2b(encode_graph(self).encode(), digest_size=12).hexdigest()
         key: str = self.__dict__["_key"]

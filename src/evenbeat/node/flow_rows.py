@@ -55,7 +55,8 @@ class FlowGraphs:
 class FlowRows:
     """Reads flows and the runs of their steps, and remembers the flows that this process has changed.
 
-    What it remembers may be old: others change flows, too. Each write compares, and is refused then.
+    A remembered flow may be out of date, since other processes change flows, too. Each write compares the
+    attempt of the flow, so the store refuses a change that was decided on an old one.
     """
 
     def __init__(self, store: Store) -> None:

@@ -73,7 +73,7 @@ class FlowReports:
 
 
 class FlowWork:
-    """What a worker does about flows. Belongs to the worker's thread."""
+    """Begins the flows that a worker claims, and reports those that end. Only the worker's thread calls it."""
 
     def __init__(
         self,
