@@ -1,4 +1,4 @@
-"""What a process knows of flows: graphs, and the rows of flows as it last wrote them."""
+"""Graphs of flows, and the rows of flows as a process last read or wrote them."""
 
 from __future__ import annotations
 

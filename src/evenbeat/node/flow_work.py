@@ -73,7 +73,7 @@ class FlowReports:
 
 
 class FlowWork:
-    """Begins the flows that a worker claims, and reports those that end. Only the worker's thread calls it."""
+    """Begins the flows that a worker claims, and reports those that end. Called by its thread alone."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ class FlowEnd(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of ends."""
+    """The answers of the store about ends, and the flows and steps that they ended and started."""
 
     answers: list[bool]
     """Whether the store has accepted each."""
@@ -73,7 +73,7 @@ class Begin(NamedTuple):
 
 
 class _Work:
-    """What is to change about one flow, in one try."""
+    """The ends and wishes that change one flow, in one try."""
 
     def __init__(self) -> None:
         self.ends: list[flows.StepEnd] = []

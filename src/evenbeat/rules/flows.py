@@ -64,7 +64,7 @@ class StepEnd(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What becomes of a flow."""
+    """The new state of a flow, the runs to add, and its end."""
 
     state: FlowState
     starts: tuple[RunRecord, ...] = ()
