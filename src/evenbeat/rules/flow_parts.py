@@ -115,7 +115,7 @@ def _read(text: str) -> FlowPart:
 
 
 def flow_part(run: RunRecord) -> FlowPart:
-    """Return what the row of a run keeps about its flow; nothing for a run without one. 0.1 us then."""
+    """Return what the row of a run keeps about its flow; nothing for a run without one. 0.05 us then."""
     return _NONE if run.flow is None else _read(run.flow)
 
 
