@@ -8,12 +8,12 @@ UV     := $(shell command -v uv 2>/dev/null)
 # Compiled modules are kept: tests start hundreds of processes, and each would compile the package again.
 export PYTHONDONTWRITEBYTECODE =
 
-# So many test processes run side by side: most tests wait for servers and other processes.
+# Test processes that run side by side: most tests wait for servers and other processes.
 TEST_PROCESSES ?= 4
-PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES)
+PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES) $(PYTEST_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check lint types demo ui ui-check screenshots browser shell bench faults mutants servers lowest \
+.PHONY: help test test-all check lint types demo ui ui-check screenshots browser shell bench faults soak mutants servers lowest \
   release hooks workflows clean
 
 help:  ## this list
@@ -25,7 +25,7 @@ test: $(VENV)/.dev ui browser  ## tests of every kind, in less than five minutes
 test-all: $(VENV)/.dev ui browser  ## all tests: more seeds, more faults
 	$(PYTEST)
 
-check: lint types ui-check test-all  ## lint, format, types and all tests, in less than fifteen minutes
+check: lint types ui-check test-all  ## lint, format, types and all tests; about 23 minutes
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -65,6 +65,9 @@ bench: $(VENV)/.bench  ## benchmarks, with the peers in the same run
 
 faults: $(VENV)/.dev  ## every fault, on every store, at full length; writes docs/faults.md
 	$(BIN)/python -m tests.faults --write docs/faults.md
+
+soak: $(VENV)/.dev  ## 20 minutes at 200 runs a second on every store; writes docs/faults.md
+	$(BIN)/python -m tests.soak --write
 
 mutants: $(VENV)/.dev  ## change the code on purpose: do the tests notice? ONLY=rules SAMPLE=100; writes docs/mutants.md
 	$(BIN)/python -m tests.mutation $(ONLY) $(if $(SAMPLE),--sample $(SAMPLE))

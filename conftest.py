@@ -5,7 +5,8 @@ doctest. Each ``$ evenbeat …`` line of a ``console`` block is run, and its out
 together, must equal the lines below it: ``...`` at the end of a line stands for the rest of the line, on a
 line of its own for any lines. ``$ echo $?`` is the exit code of the command before.
 
-A document has a folder of its own to work in. Its commands run on Monday, 2026-03-02, at 08:00 UTC.
+A document has a folder of its own to work in. Its commands run on Monday, 2026-03-02, at 08:00 UTC; the user
+is ``ana`` and the machine is ``shop``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +34,8 @@ from evenbeat.cli.root import root
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parent
-ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC"}
+ENVIRONMENT = {"COLUMNS": "100", "LOGNAME": "ana", "NO_COLOR": "1", "TZ": "UTC"}
+HOST = "shop"
 NOW = 1_772_438_400
 
 
@@ -51,7 +54,7 @@ def run_console(example: Example) -> str | None:
         if words == ["echo", "$?"]:
             printed = str(exit_code)
         elif words[0] == "evenbeat":
-            with clock_stopped():
+            with clock_stopped(), patch.object(socket, "gethostname", lambda: HOST):
                 result = CliRunner(env=ENVIRONMENT).invoke(root, words[1:], prog_name="evenbeat")
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception

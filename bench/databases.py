@@ -18,6 +18,7 @@ import redis
 from psycopg.sql import SQL, Identifier
 from tests import servers
 from tests.isolation import own_place
+from tests.missing import Unavailable
 
 from bench.processes import scratch
 
@@ -32,7 +33,7 @@ def present(*wanted: Database) -> list[Database]:
     for name in wanted or get_args(Database):
         try:
             servers.shared(name)
-        except servers.Unavailable as error:
+        except Unavailable as error:
             print(f"without {TITLES[name]}: {error}", file=sys.stderr)
         else:
             _check(name)

@@ -30,8 +30,8 @@ text { fill: #e6edf3 } .ground { fill: #0d1117 } .frame { stroke: #9198a1 } .gri
 
 def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: tuple[float, str]) -> str:
     """Draw the values in their order, from left to right, above zero; ``limit`` is a height and its name."""
-    most, step_up = _scale(max(*values, limit[0]))
-    most_across, step_across = _scale(len(values))
+    most, step_up = scale(max(*values, limit[0]))
+    most_across, step_across = scale(len(values))
 
     def x(position: float) -> float:
         return LEFT + position / most_across * (WIDTH - LEFT - RIGHT)
@@ -40,10 +40,10 @@ def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: t
         return HEIGHT - BOTTOM - max(value, 0.0) / most * (HEIGHT - TOP - BOTTOM)
 
     parts = _opening(title, HEIGHT, LEFT)
-    for tick in _ticks(most, step_up):
+    for tick in ticks(most, step_up):
         parts.append(_line(x(0), y(tick), x(most_across), y(tick), "grid"))
         parts.append(_text(LEFT - 8, y(tick) + 4, f"{tick:,.0f}", "end"))
-    for tick in _ticks(most_across, step_across):
+    for tick in ticks(most_across, step_across):
         parts.append(_line(x(tick), y(0), x(tick), y(0) + 5, "frame"))
         parts.append(_text(x(tick), y(0) + 20, f"{tick:,.0f}", "middle"))
     height, name = limit
@@ -67,7 +67,7 @@ def curve(values: Sequence[float], *, title: str, across: str, up: str, limit: t
 
 def bars(groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, title: str, unit: str) -> str:
     """Draw a bar for each value, in groups; those whose name begins with Evenbeat get our colour."""
-    most, _ = _scale(max(value for _, values in groups for _, value in values))
+    most, _ = scale(max(value for _, values in groups for _, value in values))
     height = TOP + sum(GAP + BAR * len(values) for _, values in groups) + LEFT // 4
     parts = _opening(title, height, RIGHT)
     top = float(TOP)
@@ -100,14 +100,14 @@ def _opening(title: str, height: int, left: int) -> list[str]:
     ]
 
 
-def _scale(most: float) -> tuple[float, float]:
+def scale(most: float) -> tuple[float, float]:
     """Return the end of an axis and the step of its labels: round numbers, four to eight of them."""
     power = 10.0 ** math.floor(math.log10(max(most, 1e-9)))
     step = next(power * part for part in (0.2, 0.25, 0.5, 1, 2) if most / (power * part) <= 8)
     return math.ceil(most / step) * step, step
 
 
-def _ticks(most: float, step: float) -> list[float]:
+def ticks(most: float, step: float) -> list[float]:
     return [number * step for number in range(round(most / step) + 1)]
 
 

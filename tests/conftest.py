@@ -7,14 +7,14 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import Phase, settings
 from xdist.remote import Producer
 from xdist.workermanage import WorkerController
 
-from tests import lengths, server_guard, servers, side_by_side
+from tests import compiling, lengths, missing, server_binaries, server_guard, servers, side_by_side
 from tests.isolation import own_place
 
 # Phase.explain traces every line once an example fails, which takes longer than reading the example.
@@ -30,10 +30,8 @@ settings.load_profile("evenbeat")
 
 def server_url(name: str) -> str:
     """The URL of a real server of this kind, shared by all tests; without one the test is skipped."""
-    try:
+    with missing.skipped_without(name):
         return servers.shared(name).url
-    except servers.Unavailable as error:
-        pytest.skip(f"no {name}: {error}")
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +69,7 @@ def mongo() -> Iterator[str]:
 
 @pytest.fixture
 def mongo_standalone() -> Iterator[str]:
-    """The URL of a database of one's own on a real MongoDB that is no replica set."""
+    """The URL of a database of one's own on a real MongoDB that is not a replica set."""
     with own_place(server_url("mongo_standalone")) as url:
         yield url
 
@@ -79,24 +77,58 @@ def mongo_standalone() -> Iterator[str]:
 def pytest_configure(config: pytest.Config) -> None:
     servers.keep_data_in_memory()
     lengths.configure(config)
+    worker = getattr(config, "workerinput", None)
+    if worker is None:
+        server_binaries.share_copies()
+    else:
+        compiling.compile_share(config, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name the shared server that ended during a test, in the report of this test, and start it again."""
+    report = yield
+    if ended := servers.restart_ended():
+        report.sections.append(("a server of the tests ended by itself", "\n".join(ended)))
+    return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     servers.stop_shared()
-    server_guard.end()
     output = getattr(session.config, "workeroutput", None)
-    if output is not None:  # this process is one of several: the one that started it reports
-        output["missing"], output["required"] = servers.missing(), sorted(servers.missing_in_ci())
-    elif servers.missing_in_ci() and os.environ.get("CI"):
+    if output is not None:  # one of several test processes: the one that started it reports
+        output["deaths"] = servers.deaths()
+        output["missing"] = {name: (str(error), error.is_required) for name, error in missing.noted().items()}
+    elif servers.deaths() or (os.environ.get("CI") and any(e.is_required for e in missing.noted().values())):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: WorkerController, error: object) -> None:
-    """Take over what a test process that runs beside others found to be missing."""
+    """Take over what another test process found to be missing, and which of its servers ended."""
     output = getattr(node, "workeroutput", {})  # one that was killed has none
-    for name, reason in output.get("missing", {}).items():
-        servers.note_missing(name, servers.Unavailable(reason, is_required=name in output["required"]))
+    for name, (reason, is_required) in output.get("missing", {}).items():
+        missing.note(name, missing.Unavailable(reason, is_required=is_required))
+    servers.note_deaths(output.get("deaths", ()))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print what was not tested, after everything else: the last line is the one that people read."""
+    server_guard.end()
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    for death in servers.deaths():
+        reporter.write_line(f"A SERVER OF THE TESTS ENDED BY ITSELF: {death}", red=True)
+    if lacking := missing.noted():
+        for name, error in lacking.items():
+            reporter.write_line(f"{name} is missing: {error}", red=True)
+            if name in servers.KINDS:
+                reporter.write_line(f"Or name a server that runs: EVENBEAT_TEST_{name.upper()}_URL", red=True)
+        reporter.write_line(f"NOT TESTED here: {', '.join(lacking)}", red=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -116,10 +148,3 @@ def pytest_collection_finish() -> None:
     """Exempt modules and tests from garbage collection: they live until the end, and are many."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for name, reason in servers.missing().items():
-        terminalreporter.section(f"NOT TESTED: {name}", sep="!", red=True)
-        terminalreporter.line(f"{reason}")
-        terminalreporter.line(f"Or name a server that runs: EVENBEAT_TEST_{name.upper()}_URL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from evenbeat.errors import InvalidValue, shown
@@ -62,4 +63,11 @@ def _drop_database(url: str, name: str) -> None:
     from pymongo import MongoClient
 
     with MongoClient[dict[str, object]](url, serverSelectionTimeoutMS=10_000) as client:
+        # Transactions of processes that a test has killed: the drop would wait a minute until they expire.
+        pipeline: list[dict[str, Any]] = [
+            {"$currentOp": {"allUsers": True, "idleSessions": True}},
+            {"$match": {"type": "idleSession", "transaction": {"$exists": True}}},
+        ]
+        for session in client.admin.aggregate(pipeline):
+            client.admin.command("killSessions", [session["lsid"]])
         client.drop_database(name)

@@ -16,7 +16,9 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from tests.servers import Postgres, Server, Unavailable
+from tests.certificates import self_signed
+from tests.missing import Unavailable
+from tests.servers import Postgres, Server
 
 PoolMode = Literal["session", "transaction", "statement"]
 
@@ -153,9 +155,7 @@ class TlsFront:
 
     def __init__(self, server: Postgres, folder: Path) -> None:
         self._server = server
-        self._certificate = folder / "server.crt"
-        key = folder / "server.key"
-        make_certificate(key, self._certificate)
+        self._certificate, key = self_signed(folder, "server", addresses=("127.0.0.1",))
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(self._certificate, key)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -218,36 +218,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-def make_certificate(key: Path, certificate: Path) -> None:
-    """A new key, and a certificate for loopback that it has signed itself."""
-    if shutil.which("openssl") is None:
-        raise Unavailable("there is no openssl to make a certificate with", is_required=False)
-    subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=evenbeat",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            str(key),
-            "-out",
-            str(certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    key.chmod(0o600)
-    certificate.chmod(0o644)
-
-
 class PgBouncer(Server):
     """A pooler before a server."""
 
@@ -296,8 +266,8 @@ class PgBouncer(Server):
         psycopg.connect(self.url, autocommit=True, connect_timeout=2).close()
 
 
-_PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7")
-"""As Debian and Ubuntu call it and those of its libraries that are not on every machine."""
+_PACKAGES = ("pgbouncer", "libc-ares2", "libcares2", "libevent-2.1-7", "libevent-2.1-7t64")
+"""It and its libraries that are not on every machine, by the names of all releases of Debian and Ubuntu."""
 
 
 def _found_binary() -> Path:

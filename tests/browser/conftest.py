@@ -3,7 +3,6 @@ blocked content, dialogs, requests to other hosts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.browser import chromium, lengths
 from tests.browser.dashboard import PATIENCE, Complaints, Dashboard, opened
+from tests.missing import skipped_without
 
 expect.set_options(timeout=PATIENCE)
 
@@ -28,17 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real Chromium. Without one, tests are skipped on a developer's machine, and fail in CI.
+    """A real Chromium.
 
     It ends with its module: while Playwright runs, its event loop runs in this thread, and tests of other
     modules could not start theirs.
     """
-    try:
+    with skipped_without("Chromium"):
         chromium.program()
-    except chromium.NoBrowser as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
     with chromium.running() as started:
         yield started
 

@@ -51,11 +51,7 @@ def test_a_success_starts_the_run_of_a_follower_and_both_pages_say_so(
     expect(page.locator(".whole-id")).to_have_text("by-hand")
 
 
-def test_a_delete_names_the_schedules_that_wait(
-    dashboard: Dashboard, page: Page, complaints: Complaints
-) -> None:
-    # The page of the schedule may read it once more before it closes.
-    complaints.allow("404 (Not Found)")
+def test_a_delete_names_the_schedules_that_wait(dashboard: Dashboard, page: Page) -> None:
     schedules = dashboard.app.schedules
     schedules.add("load", "every 1h", "work")
     schedules.add("mail", "every 1h", "work", after="load within 1h")

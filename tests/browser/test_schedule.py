@@ -446,10 +446,18 @@ def test_an_edited_schedule_of_a_file_goes_back_to_the_file(
     expect(page.locator(".notices").get_by_text("sync is what the file declares.")).to_be_visible()
 
 
-def test_a_deleted_schedule_has_a_page_that_helps(
+def test_a_link_to_a_deleted_schedule_opens_without_an_error(dashboard: Dashboard, page: Page) -> None:
+    dashboard.app.schedules.add("mail", "every 1h", "work")
+    dashboard.app.schedules.delete("mail")
+    page.goto(dashboard.link("schedules", "default", "mail"))
+    expect(page.get_by_role("heading", name="This schedule was deleted")).to_be_visible()
+    expect(section(page, "Changes")).to_contain_text("delete")
+
+
+def test_a_schedule_is_deleted_on_its_page_and_a_wrong_name_leads_to_a_similar_one(
     dashboard: Dashboard, page: Page, complaints: Complaints
 ) -> None:
-    complaints.allow("404")
+    complaints.allow("404")  # sections of the page may ask once more for what is being deleted
     dashboard.app.schedules.add("mail", "every 1h", "work")
     open_schedule(dashboard, page, "mail")
     action(page, "Delete").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,11 +17,28 @@ LARGE = ("test_ten_thousand_runs_go_through_in_one_batch", "test_ten_thousand_sc
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the largest batches to SQLite and PostgreSQL in ``make test``."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the largest batches to SQLite and PostgreSQL in ``make test``, and drop tests that repeat others.
+
+    A test that takes one ``store`` does the same in a class whose threads share a store as in the other one:
+    only those that take ``handles`` differ there.
+    """
     for item in items:
         if item.name in LARGE and item.path.stem in ("test_redis", "test_mongo"):
             item.add_marker(LONG)
+    repeated = [item for item in items if _is_repeated(item)]
+    if repeated:
+        config.hook.pytest_deselected(items=repeated)
+        items[:] = [item for item in items if not _is_repeated(item)]
+
+
+def _is_repeated(item: pytest.Item) -> bool:
+    return (
+        isinstance(item, pytest.Function)
+        and item.cls is not None
+        and item.cls.__name__.endswith("SharedByThreads")
+        and "handles" not in inspect.signature(item.function).parameters
+    )
 
 
 @pytest.fixture(scope="session")

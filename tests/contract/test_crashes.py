@@ -53,6 +53,7 @@ def settle_jointly(store: Store) -> object:
     change = Transition(
         run=flow.id,
         attempt=flow.attempt,
+        claim=flow.claim,
         expect=("running",),
         token="flow",
         state="running",

@@ -8,6 +8,7 @@ import pytest
 from tests.contract.adapters import ADAPTERS, Adapter
 from tests.damage import can_be_deleted, can_be_found_and_written_anew, sweep
 from tests.lengths import some
+from tests.refusing import refusing
 from tests.store_calls import add_schedules, claim
 
 from evenbeat.core.records import FORMAT, RunRecord
@@ -80,6 +81,24 @@ def test_an_unreadable_run_does_not_block_its_queue(adapter: Adapter, damage: An
     assert note.key == "a"
     assert [found.id for found in store.find_runs(RunQuery(limit=1)).items] == ["b"]
     assert store.count_runs() == {"running": 1, "failed": 1}
+
+
+@pytest.mark.parametrize(("adapter", "damage"), EACH_RUN_DAMAGE, indirect=["adapter"])
+def test_an_unreadable_run_that_can_not_be_set_to_failed_does_not_block_its_queue(
+    adapter: Adapter, damage: Any, clock: VirtualClock
+) -> None:
+    store = adapter.open()
+    store.add_runs([RunRecord(id=name, task="work", run_at=at) for at, name in enumerate("abcd")])
+    for name in "ab":
+        adapter.damage_run(name, damage)
+    with refusing(store, "runs", "change", {"id": "a", "state": "failed"}):
+        claimed: list[str] = []
+        for at in range(5):
+            claimed += [run.id for run in claim(store, f"claim-{at}", limit=1)]
+        assert sorted(claimed) == ["c", "d"]
+        clock.advance("10m")
+        assert [run.id for run in store.lost_runs(clock.now, 10).runs] == ["c", "d"]
+    assert [note.key for note in store.find_records("quarantine")] == ["b"]
 
 
 @pytest.mark.parametrize(("adapter", "damage"), EACH_RUN_DAMAGE, indirect=["adapter"])

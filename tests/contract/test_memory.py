@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.refusing import Refusing, RefusingMemoryStore
 
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue
@@ -16,10 +17,10 @@ from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
 
 
-class TestMemory(StoreContract):
+class TestMemory(Refusing, StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
-        store = MemoryStore(clock)
+        store = RefusingMemoryStore(clock)
         yield lambda: store
         store.close()
 

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import server_url
 from tests.isolation import own_place
 from tests.lengths import LONG
+from tests.refusing import Refusing
 
 from evenbeat.stores.mongo import MongoStore, schema
 from evenbeat.testing.clock import VirtualClock
@@ -22,7 +23,7 @@ COLLECTIONS = (schema.SCHEDULES, schema.RUNS, schema.SKIPPED, schema.STATISTICS,
 _PATIENCE = 60
 
 
-class OneDatabase(StoreContract):
+class OneDatabase(Refusing, StoreContract):
     """One database for a class, emptied before each test: creating one takes longer than most tests."""
 
     place: str

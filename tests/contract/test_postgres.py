@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import server_url
 from tests.isolation import own_place
 from tests.lengths import LONG
+from tests.refusing import Refusing
 
 from evenbeat.stores.postgres import PostgresStore
 from evenbeat.testing.clock import VirtualClock
@@ -39,7 +40,7 @@ def emptied() -> Iterator[Callable[[], str]]:
             yield empty
 
 
-class TestPostgres(StoreContract):
+class TestPostgres(Refusing, StoreContract):
     @pytest.fixture(autouse=True)
     def _place(self, emptied: Callable[[], str]) -> None:
         self.url = emptied()
@@ -59,7 +60,7 @@ class TestPostgres(StoreContract):
 
 
 @LONG
-class TestPostgresSharedByThreads(StoreContract):
+class TestPostgresSharedByThreads(Refusing, StoreContract):
     @pytest.fixture(autouse=True)
     def _place(self, emptied: Callable[[], str]) -> None:
         self.url = emptied()

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.conftest import server_url
 from tests.isolation import own_place
 from tests.lengths import LONG
+from tests.refusing import Refusing
 
 from evenbeat.stores.redis import RedisStore
 from evenbeat.testing.clock import VirtualClock
@@ -18,7 +19,7 @@ from evenbeat.testing.contract import Handles, StoreContract
 PATIENCE = 60.0
 
 
-class TestRedis(StoreContract):
+class TestRedis(Refusing, StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         stores: list[RedisStore] = []
@@ -36,7 +37,7 @@ class TestRedis(StoreContract):
 
 
 @LONG
-class TestRedisSharedByThreads(StoreContract):
+class TestRedisSharedByThreads(Refusing, StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         with own_place(server_url("valkey")) as url:

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.lengths import LONG
+from tests.refusing import Refusing
 
 from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
 
 
-class TestSqlite(StoreContract):
+class TestSqlite(Refusing, StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         stores: list[SqliteStore] = []
@@ -29,7 +30,7 @@ class TestSqlite(StoreContract):
 
 
 @LONG
-class TestSqliteSharedByThreads(StoreContract):
+class TestSqliteSharedByThreads(Refusing, StoreContract):
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         store = SqliteStore(tmp_path / "evenbeat.db", clock, busy_timeout=60)

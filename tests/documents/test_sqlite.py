@@ -18,6 +18,7 @@ from evenbeat.documents.base import HELD_AT, Change, DocumentLock, Found
 from evenbeat.documents.sqlite import table as sqlite_table
 from evenbeat.documents.time_formats import TimeFormat
 from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.stores.sqlite.session import Session
 from evenbeat.testing.clock import VirtualClock
 from tests.lengths import some
 
@@ -65,6 +66,14 @@ def place(tmp_path: Path) -> Iterator[Workplace]:
 
 def lock_of(found: Found) -> DocumentLock:
     return DocumentLock(found.id, (found.locked_until,))
+
+
+def replace_writer(documents: SqliteDocuments, session: Session) -> None:
+    """Have this session used for writing, instead of the present one."""
+    present = documents._connections._take_writer()
+    assert present is not None
+    present.connection.close()
+    documents._connections._keep_writer(session)
 
 
 def ids(found: Any) -> list[Any]:
@@ -280,7 +289,7 @@ def test_an_index_is_used(place: Workplace, form: TimeFormat, where: str) -> Non
     asked: list[str] = []
     with documents._connections.read() as session:
         session.connection.set_trace_callback(asked.append)
-        documents._connections._keep_writer(session)
+        replace_writer(documents, session)
         documents.lock_next(LOCK, 1)
         session.connection.set_trace_callback(None)
         plans = [
@@ -437,7 +446,7 @@ def test_a_row_is_found_by_its_exact_key_in_an_index(place: Workplace, schema: s
     asked: list[str] = []
     with documents._connections.read() as session:
         session.connection.set_trace_callback(asked.append)
-        documents._connections._keep_writer(session)
+        replace_writer(documents, session)
         (first, second) = documents.lock_next(LOCK, 2).found
         assert documents.update([Change(lock_of(first), NOON + 1)]) == [True]
         assert documents.remove([lock_of(second)]) == [True]

@@ -18,10 +18,10 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from tests import servers
 from tests.faults.grounds import Grounds
 from tests.faults.scene import STORES, Ground, Mutant, Outcome, Scene
 from tests.faults.scenes import all_mutants, all_scenes
+from tests.missing import Unavailable
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def _tried(
     try:
         with tempfile.TemporaryDirectory() as folder, grounds.ground(store, Path(folder), scene) as place:
             return act(place), None, ""
-    except servers.Unavailable as error:
+    except Unavailable as error:
         return None, _short(str(error)) if error.is_required else None, f" (not tested: {_short(str(error))})"
     except AssertionError as error:
         return None, _short(str(error)) or "failed", ""
@@ -127,12 +127,17 @@ A row stands for the code of the day on which it was *played*; those of older da
 {table}
 """
 
+SOAK = "\n## Soak test\n"
+"""The heading of the part of the page that follows the table."""
+
 
 def write(page: Path, done: list[Row]) -> None:
     """Return the page with these rows instead of those of the same scenes."""
-    known = {}
+    known, soak = {}, ""
     if page.exists():
-        lines = page.read_text("utf-8").splitlines()
+        table, heading, rest = page.read_text("utf-8").partition(SOAK)
+        soak = heading + rest  # ``make soak`` writes it
+        lines = table.splitlines()
         known = {_key(text): text for text in lines if text.startswith("| ") and text not in HEAD}
     known |= {_key(line(row)): line(row) for row in done if row.problem is None}
     scenes = list(dict.fromkeys(scene.name for scene in all_scenes()))
@@ -141,7 +146,7 @@ def write(page: Path, done: list[Row]) -> None:
         (key for key in known if key[0] in STORES and key[1] in order),
         key=lambda key: (STORES.index(key[0]), order[key[1]]),
     )
-    page.write_text(PAGE.format(table="\n".join([HEAD, *(known[key] for key in wanted)])), "utf-8")
+    page.write_text(PAGE.format(table="\n".join([HEAD, *(known[key] for key in wanted)])) + soak, "utf-8")
 
 
 def _key(text: str) -> tuple[str, str]:

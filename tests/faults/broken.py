@@ -40,8 +40,8 @@ class Unfenced(Over):
         present = {run.id: run for run in self._store.find_runs(RunQuery(ids=ids, limit=len(ids))).items}
         states = ("queued", "running", "succeeded", "failed", "cancelled")
         unfenced = [
-            replace(transition, attempt=present[transition.run].attempt, expect=states)
-            if transition.run in present and transition.state == "succeeded"
+            replace(transition, attempt=run.attempt, claim=run.claim, expect=states)
+            if (run := present.get(transition.run)) is not None and transition.state == "succeeded"
             else transition
             for transition in transitions
         ]

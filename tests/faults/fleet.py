@@ -188,11 +188,11 @@ def check_ticks(store: Store, name: str) -> None:
 def drain(url: str) -> None:
     """Pause every schedule, and let the nodes finish the remaining runs."""
     with opened(url) as store:
-        wait_until(lambda: _are_paused(store), "the schedules could not be paused")
+        wait_until(lambda: are_paused(store), "the schedules could not be paused")
         await_rest(store)
 
 
-def _are_paused(store: Store) -> bool:
+def are_paused(store: Store) -> bool:
     """Pause the active schedules in one write, and return whether there were none.
 
     Single writes compete, one by one, with nodes that fire all of the schedules every few milliseconds: on

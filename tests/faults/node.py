@@ -1,6 +1,7 @@
 """A node for fault tests: a real scheduler on a real store.
 
     python -m tests.faults.node URL STOP [--failpoint NAME:N] [--record] [--broken KIND] [--lease 30s]
+                                [--timeout 5] [--fires]
 
 It ends when the file STOP exists. A failpoint such as ``commit:3`` kills the process with SIGKILL when the
 store is about to send that command for the third time; ``committed:3`` right after the third commit. The node
@@ -51,22 +52,22 @@ class Failpoint:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_store(url: str, on_command: Callable[[str], None] | None = None) -> Store:
-    """Open a store with short timeouts."""
+def make_store(url: str, on_command: Callable[[str], None] | None = None, timeout: float = TIMEOUT) -> Store:
+    """Open a store with short timeouts, unless longer ones are given."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
-        return SqliteStore(parts.path[1:], busy_timeout=0.5, on_command=on_command)
+        return SqliteStore(parts.path[1:], busy_timeout=timeout / 2, on_command=on_command)
     if parts.scheme == "postgresql":
         from evenbeat.stores.postgres import PostgresStore
 
-        return PostgresStore(url, timeout=TIMEOUT, lock_timeout=TIMEOUT, on_command=on_command)
+        return PostgresStore(url, timeout=timeout, lock_timeout=timeout, on_command=on_command)
     if parts.scheme == "mongodb":
         from evenbeat.stores.mongo import MongoStore
 
-        return MongoStore(url, timeout=TIMEOUT, lock_timeout=TIMEOUT, on_command=on_command)
+        return MongoStore(url, timeout=timeout, lock_timeout=timeout, on_command=on_command)
     from evenbeat.stores.redis import RedisStore
 
-    return RedisStore(url, timeout=TIMEOUT, on_command=on_command)
+    return RedisStore(url, timeout=timeout, on_command=on_command)
 
 
 def report(what: str, **facts: object) -> None:
@@ -83,10 +84,12 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--broken", choices=sorted(broken.KINDS))
     parser.add_argument("--lease", default=LEASE)
+    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for the store")
+    parser.add_argument("--fires", action="store_true", help="report fires as well")
     parser.add_argument("--really", help="the real time of the machine")
     options = parser.parse_args()
     failpoint = Failpoint(options.failpoint)
-    store = make_store(options.url, failpoint)
+    store = make_store(options.url, failpoint, options.timeout)
     if options.broken:
         store = broken.KINDS[options.broken](store)
     app = Scheduler(store, lease=options.lease, thread_concurrency=4)
@@ -144,6 +147,8 @@ def main() -> None:
     def note(event: Event) -> None:
         if event.kind == "succeeded" and event.run is not None:
             report("done accepted", run=event.run.id, attempt=event.run.attempt)
+        if options.fires and event.kind == "fired":
+            report("fired", at=time.time())
 
     persist(app.start)
     # The time of this machine, and its real time without libfaketime.

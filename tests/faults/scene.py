@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tests import servers
 from tests.faults.fleet import Account, Fleet, check, drain, wait_until
+from tests.server_binaries import reachable
 
 SERVERS = tuple(servers.KINDS)
 STORES = ("sqlite", *SERVERS)
@@ -62,7 +63,7 @@ class Scene(NamedTuple):
     stores: tuple[str, ...] = STORES
     ground: Callable[[str, Path], AbstractContextManager[Ground]] | None = None
     """A ground of its own for a store and a folder, where an ordinary server will not do: a standby, three
-    members, a small disk. ``servers.Unavailable`` if it can't be had here."""
+    members, a small disk. ``Unavailable`` if it can't be had here."""
 
 
 class Mutant(NamedTuple):
@@ -143,7 +144,8 @@ def faketime() -> dict[str, str]:
     found = importlib.util.find_spec("libfaketime")
     assert found is not None
     assert found.submodule_search_locations
-    library = Path(found.submodule_search_locations[0]) / "vendor/libfaketime/src/libfaketime.so.1"
+    folder = reachable(Path(found.submodule_search_locations[0]) / "vendor/libfaketime/src")
+    library = folder / "libfaketime.so.1"
     assert library.exists()
     return {
         "LD_PRELOAD": str(library),

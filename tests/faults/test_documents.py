@@ -24,6 +24,7 @@ from tests.documents.places import KINDS, Place, Row, ValkeyPlace, fresh
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.scenes.redis_failover import Pair
 from tests.lengths import LONG, some
+from tests.missing import skipped_without
 
 ROOT = Path(__file__).parents[2]
 ONCE, RECURRING, PARTS = 600, 5, 12
@@ -200,10 +201,8 @@ def test_networks_and_servers_that_fail_lose_and_repeat_no_document(kind: str, t
 def test_processors_follow_when_another_valkey_takes_over(tmp_path: Path) -> None:
     present("valkey")
     with ExitStack() as stack:
-        try:
+        with skipped_without("valkey"):
             pair = Pair(stack)
-        except servers.Unavailable as error:
-            pytest.skip(f"no valkey: {error}")
         place = ValkeyPlace(f"{pair.url}#orders")
         stack.callback(place.client.close)
         with at_work(place, "valkey", place.url, tmp_path) as workers:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,8 +22,10 @@ from evenbeat.stores.mongo import MongoStore
 from evenbeat.stores.mongo.location import ClientReference, read_location
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.testing import VirtualClock
+from tests.certificates import self_signed
 from tests.lengths import LONG
-from tests.servers import Mongo, Unavailable, note_missing
+from tests.missing import skipped_without
+from tests.servers import Mongo
 
 
 class Standalone(Mongo):
@@ -50,13 +50,7 @@ class Secure(Mongo):
 
     def make_certificate(self, name: str) -> Path:
         """The certificate and its key, in one file."""
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            raise Unavailable("openssl, which creates the certificate, is not installed", is_required=False)
-        made, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-        words += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
-        subprocess.run([openssl, *words], check=True, capture_output=True)
+        made, key = self_signed(self.folder, name, addresses=("127.0.0.1",))
         made.write_text(made.read_text() + key.read_text())
         if self._user is not None:
             os.chown(made, *self._user)
@@ -93,11 +87,8 @@ M = TypeVar("M", bound=Mongo)
 
 
 def run_server(kind: type[M]) -> Iterator[M]:
-    try:
+    with skipped_without("mongo"):
         server = kind()
-    except Unavailable as error:
-        note_missing("mongo", error)
-        pytest.skip(f"no mongo: {error}")
     try:
         server.start()
         yield server

@@ -20,9 +20,11 @@ from evenbeat.core.records import RunRecord
 from evenbeat.documents import PostgresDocuments
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.postgres import PostgresStore
+from tests.certificates import self_signed
 from tests.faults.fleet import wait_until
-from tests.postgres_servers import PgBouncer, PoolMode, Standby, TlsFront, make_certificate
-from tests.servers import Postgres, Server, Unavailable, note_missing
+from tests.missing import skipped_without
+from tests.postgres_servers import PgBouncer, PoolMode, Standby, TlsFront
+from tests.servers import Postgres, Server
 
 
 @contextmanager
@@ -37,22 +39,16 @@ def started(server: Server | TlsFront) -> Iterator[None]:
 @contextmanager
 def running(**settings: str) -> Iterator[Postgres]:
     """A server for one test, which may kill it."""
-    try:
+    with skipped_without("postgres"):
         server = Postgres(settings)
-    except Unavailable as error:
-        note_missing("postgres", error)
-        pytest.skip(f"no postgres: {error}")
     with started(server):
         yield server
 
 
 @contextmanager
 def pooled(server: Postgres, mode: PoolMode) -> Iterator[PgBouncer]:
-    try:
+    with skipped_without("pgbouncer"):
         pooler = PgBouncer(server, mode)
-    except Unavailable as error:
-        note_missing("pgbouncer", error)
-        pytest.skip(f"no pgbouncer: {error}")
     with started(pooler):
         yield pooler
 
@@ -242,11 +238,7 @@ def test_nodes_work_through_a_pooler_that_pools_transactions(server: Postgres) -
 
 @pytest.fixture
 def encrypted(server: Postgres, tmp_path: Path) -> Iterator[TlsFront]:
-    try:
-        front = TlsFront(server, tmp_path)
-    except Unavailable as error:
-        note_missing("TLS", error)
-        pytest.skip(f"no TLS: {error}")
+    front = TlsFront(server, tmp_path)
     with started(front):
         yield front
 
@@ -254,8 +246,7 @@ def encrypted(server: Postgres, tmp_path: Path) -> Iterator[TlsFront]:
 def test_connections_are_encrypted_and_certificates_checked(encrypted: TlsFront, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         PostgresStore(f"{encrypted.plain_url}?sslmode=disable").open()
-    stranger = tmp_path / "stranger.pem"
-    make_certificate(tmp_path / "key.pem", stranger)
+    stranger, _ = self_signed(tmp_path, "stranger", addresses=("127.0.0.1",))
     with pytest.raises(StoreUnavailable, match="not signed by the one that sslrootcert names"):
         PostgresStore(f"{encrypted.plain_url}?sslmode=verify-full&sslrootcert={stranger}").open()
     with pytest.raises(StoreUnavailable, match="name the certificate that signed"):

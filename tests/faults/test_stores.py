@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from evenbeat.stores.base import RunQuery
-from tests import servers
 from tests.faults.fleet import check, drain, fleet, opened, prepare, wait_until
 from tests.faults.grounds import Grounds
 from tests.faults.scene import SCHEDULES, STORES, Ground, Mutant, Scene
 from tests.faults.scenes import all_mutants, all_scenes
 from tests.lengths import LONG, some
+from tests.missing import skipped_without
 
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
@@ -61,14 +61,11 @@ def place(grounds: Grounds, tmp_path: Path) -> Iterator[MakeGround]:
     with ExitStack() as stack:
 
         def make(store: str, for_scene: Scene | Mutant | None = None) -> Ground:
-            try:
+            missing = store
+            if for_scene is not None and for_scene.ground is not None:
+                missing = f"{store} for {for_scene.name}"
+            with skipped_without(missing):
                 return stack.enter_context(grounds.ground(store, tmp_path, for_scene))
-            except servers.Unavailable as error:
-                missing = store
-                if for_scene is not None and for_scene.ground is not None:
-                    missing = f"{store} for {for_scene.name}"
-                servers.note_missing(missing, error)
-                pytest.skip(f"no {store}: {error}")
 
         yield make
 

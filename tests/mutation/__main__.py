@@ -51,7 +51,8 @@ def main() -> int:
     known = {mutant for reason in accepted for mutant in reason.mutants}
     if options.list or options.write:
         if options.write:
-            options.write.write_text(write_page(chosen, results, accepted))
+            before = options.write.read_text() if options.write.exists() else ""
+            options.write.write_text(write_page(chosen, results, accepted, before))
         else:
             for mutant in survivors(chosen, results, accepted):
                 print(f"{mutant.id} {mutant.module}:{mutant.line} {mutant.place}: {mutant.change}")

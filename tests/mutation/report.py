@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -27,10 +28,13 @@ Docstrings, annotations, assertions, and the texts of errors and log lines are n
 them. A fixed seed draws the samples. A *timeout* (the tests did not end) counts as caught. Tests that are
 marked long do not run, and samples leave out the constants of Python modules: each takes every test, twice.
 
-The figures are those of the present code. An earlier run, before modules were renamed and moved into folders,
-tried 2,231 of 2,285 mutants of the rules, the façade, the ticker and the store in memory (98 % caught), and
-384 of 3,612 of the other loops and stores (89 %).
+A row stands for the code of the day on which its mutants were *tried*.
 """
+
+_HEAD = (
+    "| module | mutants | tried | caught | of these by timeout | accepted | not caught | score | on |",
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+)
 
 
 class Score(NamedTuple):
@@ -40,6 +44,8 @@ class Score(NamedTuple):
     caught: int
     timeouts: int
     accepted: int
+    day: str = ""
+    """On which the mutants were tried."""
 
     @property
     def missed(self) -> int:
@@ -91,6 +97,7 @@ def scores(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator
                 caught=sum(not result.survived for result in tried),
                 timeouts=sum(result.outcome == "timeout" for result in tried),
                 accepted=sum(result.survived and result.id in known for result in tried),
+                day=date.today().isoformat(),
             )
 
 
@@ -98,15 +105,20 @@ def scores(chosen: Chosen, results: Results, accepted: list[Reason]) -> Iterator
 _MOST = 0.8
 
 
-def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
+def write_page(chosen: Chosen, results: Results, accepted: list[Reason], before: str = "") -> str:
+    """Return the page. Modules of which this run tried nothing keep their rows of the page ``before``."""
     chosen = list(chosen)
-    rows = [score for score in scores(chosen, results, accepted) if score.tried]
+    known = {score.module: score for score in _read_rows(before)}
+    found = [
+        score if score.tried else known.get(score.module, score)
+        for score in scores(chosen, results, accepted)
+    ]
+    rows = [score for score in found if score.tried]
     most = [score for score in rows if score.tried >= _MOST * score.mutants]
     some = [score for score in rows if score not in most]
     lines = [
         _INTRODUCTION,
-        "| module | mutants | tried | caught | of these by timeout | accepted | not caught | score |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *_HEAD,
         *(_row(score, f"`{score.module}`") for score in rows),
         *([_row(_total(most), "**modules of which most were tried**")] if most else []),
         *([_row(_total(some), "**modules of which a sample was tried**")] if some else []),
@@ -114,7 +126,7 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         "*Score* is the share of tried mutants that were caught; accepted ones count against it. A sample",
         "of a dozen proves little. There is no total score: modules tried in full would dominate it.",
         "",
-        *_untried(chosen, results),
+        *_untried(found),
     ]
     present = {mutant.id: mutant for _, mutants in chosen for mutant in mutants}
     missed = list(survivors(chosen, results, accepted))
@@ -125,23 +137,32 @@ def write_page(chosen: Chosen, results: Results, accepted: list[Reason]) -> str:
         still = [
             present[mutant]
             for mutant in reason.mutants
-            if mutant in present and (result := results.get(mutant)) is not None and result.survived
+            if mutant in present and ((result := results.get(mutant)) is None or result.survived)
         ]
         if still:
             lines += [f"**{reason.text}** ({len(still)})", "", *map(_line, still), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _untried(chosen: Chosen, results: Results) -> list[str]:
+def _read_rows(page: str) -> Iterator[Score]:
+    """Yield the rows of modules on a page that was written earlier."""
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if cells[0].startswith("`") and len(cells) == len(_HEAD[0].split(" | ")):
+            mutants, caught, timeouts, accepted = (int(cells[at].replace(",", "")) for at in (1, 3, 4, 5))
+            tried = mutants if cells[2] == "all" else int(cells[2].replace(",", ""))
+            yield Score(cells[0].strip("`"), mutants, tried, caught, timeouts, accepted, cells[8])
+
+
+def _untried(found: Iterable[Score]) -> list[str]:
     """Return a sentence that names the modules of which no mutant was tried."""
-    found = scores(chosen, results, [])
     missing = [f"`{score.module}` ({score.mutants})" for score in found if not score.tried]
     return [f"Not tried in their present form: {', '.join(missing)}.", ""] if missing else []
 
 
 def _total(rows: list[Score]) -> Score:
-    sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
-    return Score("", *sums)
+    mutants, tried, caught, timeouts, accepted = map(sum, zip(*(row[1:6] for row in rows), strict=True))
+    return Score("", mutants, tried, caught, timeouts, accepted)
 
 
 def _row(score: Score, name: str) -> str:
@@ -150,7 +171,7 @@ def _row(score: Score, name: str) -> str:
     counts = " | ".join(
         f"{count:,}" for count in (score.caught, score.timeouts, score.accepted, score.missed)
     )
-    return f"| {name} | {score.mutants:,} | {tried} | {counts} | {share} |"
+    return f"| {name} | {score.mutants:,} | {tried} | {counts} | {share} | {score.day} |"
 
 
 def _line(mutant: Mutant) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation import runner
 from tests.mutation.mutants import find_mutants, mutated
-from tests.mutation.report import Reason, stale
+from tests.mutation.report import Reason, stale, write_page
 from tests.mutation.runner import ROOT
 from tests.mutation.suites import SUITES, Suite
 from tests.mutation.worker import replace_code
@@ -88,6 +89,26 @@ def test_an_accepted_entry_is_stale_once_its_code_has_changed() -> None:
     accepted = [Reason("a chosen number", {mutant.id: "some.py LIMIT", "0123456789ab": "some.py GONE"})]
     suite = Suite("some", ("some.py",), ())
     assert list(stale([(suite, [mutant])], accepted)) == ["0123456789ab some.py GONE"]
+
+
+def test_the_page_keeps_the_rows_of_modules_that_were_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "HOME", tmp_path)
+    mutants = {name: find_mutants(name, "LIMIT = 7") for name in ("one.py", "two.py", "three.py")}
+    chosen = [(Suite("some", tuple(mutants), ()), [mutant for found in mutants.values() for mutant in found])]
+    results = runner.Results()
+    (mutant,) = mutants["one.py"]
+    results.add(runner.Result(mutant.id, "one.py", "caught", "a test", 0.1))
+    before = """
+| `one.py` | 9 | 9 | 1 | 0 | 0 | 8 | 11 % | 2026-01-01 |
+| `two.py` | 1,200 | all | 1,100 | 3 | 60 | 40 | 92 % | 2026-01-02 |
+"""
+    page = write_page(chosen, results, [], before)
+    assert "| `one.py` | 1 | all | 1 | 0 | 0 | 0 | 100 % |" in page
+    assert "| `two.py` | 1,200 | all | 1,100 | 3 | 60 | 40 | 92 % | 2026-01-02 |" in page
+    assert "| **modules of which most were tried** | 1,201 | all | 1,101 | 3 | 60 | 40 | 92 % |" in page
+    assert "Not tried in their present form: `three.py` (1)." in page
 
 
 def test_every_module_of_the_suites_exists_and_has_tests() -> None:

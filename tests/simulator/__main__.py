@@ -10,7 +10,15 @@ from pathlib import Path
 
 from tests.isolation import own_place
 from tests.simulator.backends import MemoryBackend, server_backend, sqlite_backend
-from tests.simulator.simulation import DEFAULT, WITH_DRIVER, Report, simulate, with_flows
+from tests.simulator.simulation import (
+    DEFAULT,
+    WITH_DRIVER,
+    Report,
+    simulate,
+    with_code_only,
+    with_flows,
+    with_reuse,
+)
 from tests.simulator.trace import Trace
 from tests.simulator.violation import SimulationFailed
 
@@ -25,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dependencies", action="store_true", help="schedules depend on others, too")
     parser.add_argument("--calendars", action="store_true", help="schedules have calendars, which change")
     parser.add_argument("--flows", action="store_true", help="schedules and users start flows")
+    parser.add_argument("--reuse", action="store_true", help="ids of flows come again after a purge")
+    parser.add_argument("--code-only", action="store_true", help="schedules without rows, retention rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
     chosen = parser.parse_args(arguments)
     # Warnings of lost workers are normal here.
@@ -42,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
                 dependencies=chosen.dependencies,
                 calendars=chosen.calendars,
                 flows=chosen.flows,
+                reuse=chosen.reuse,
+                code_only=chosen.code_only,
             )
         except SimulationFailed as failure:
             _write(str(failure))
@@ -65,11 +77,17 @@ def run_seed(
     dependencies: bool = False,
     calendars: bool = False,
     flows: bool = False,
+    reuse: bool = False,
+    code_only: bool = False,
 ) -> Report:
     chosen = DEFAULT if store == "memory" else WITH_DRIVER
     settings = chosen._replace(product=product, limits=limits, dependencies=dependencies, calendars=calendars)
-    if flows:
+    if reuse:
+        settings = with_reuse(settings, seed)
+    elif flows:
         settings = with_flows(settings, seed)
+    if code_only:
+        settings = with_code_only(settings)
     if store == "memory":
         return simulate(seed, MemoryBackend, settings, trace=trace, store=store)
     if store != "sqlite":

@@ -13,6 +13,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, Skipped, Statistics
 from evenbeat.rules.dependencies import PENDING
 from evenbeat.rules.limits import LIMIT, Limit
+from evenbeat.rules.owed import OWED
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Store
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing.clock import VirtualClock
@@ -35,6 +36,8 @@ class View(NamedTuple):
     """Read only if ``has_limits`` is true for the backend."""
     pending: frozenset[str] = frozenset()
     """The keys of successes that have not fired yet. Read only if ``has_dependencies`` is true."""
+    owed: frozenset[str] = frozenset()
+    """The keys of successes that are not handed over to followers yet."""
     is_atomic: bool = True
     """Whether no other call commits between the reads of a claim and its commit."""
 
@@ -91,7 +94,7 @@ class MemoryBackend:
     def look(self) -> View:
         view = self._store.look()
         if self.has_dependencies:
-            view = view._replace(pending=_pending(self._store))
+            view = view._replace(pending=_keys(self._store, PENDING), owed=_keys(self._store, OWED))
         return view._replace(limits=_limits(self._store)) if self.has_limits else view
 
     def close(self) -> None:
@@ -124,7 +127,8 @@ class DatabaseBackend:
             {key: store.find_skipped(*key, limit=_EVERYTHING) for key in schedules},
             dict(zip(schedules, store.statistics(list(schedules)), strict=True)),
             _limits(store) if self.has_limits else (),
-            _pending(store) if self.has_dependencies else frozenset(),
+            _keys(store, PENDING) if self.has_dependencies else frozenset(),
+            _keys(store, OWED) if self.has_dependencies else frozenset(),
             is_atomic=False,
         )
 
@@ -136,8 +140,8 @@ def _limits(store: Store) -> tuple[Limit, ...]:
     return tuple(msgspec.json.decode(record.body, type=Limit) for record in store.find_records(LIMIT))
 
 
-def _pending(store: Store) -> frozenset[str]:
-    return frozenset(record.key for record in store.find_records(PENDING))
+def _keys(store: Store, kind: str) -> frozenset[str]:
+    return frozenset(record.key for record in store.find_records(kind))
 
 
 def sqlite_backend(path: Path) -> MakeBackend:

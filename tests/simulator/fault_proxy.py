@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Transition
+from evenbeat.core.records import LogChunk, Record, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.rules.limits import Limit
 from evenbeat.stores.base import (
     EVERYTHING,
@@ -101,14 +101,18 @@ class FaultProxy:
     def put(self, write: Write, intent: Intent) -> Written:
         return self._call("put_schedules", [write], self._store.put_schedules, intent)[0]
 
+    def put_schedules(self, writes: Sequence[Write]) -> list[Written]:
+        """Write schedules as nodes do, which change no ticks."""
+        return self._call("put_schedules", writes, self._store.put_schedules)
+
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
         return self._call("find_schedules", query, self._store.find_schedules)
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         return self._call("fire_due", now, lambda _: self._store.fire_due(now, limit, plan))
 
-    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
-        return self._call("add_runs", runs, self._store.add_runs)
+    def add_runs(self, runs: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
+        return self._call("add_runs", runs, lambda _: self._store.add_runs(runs, before))
 
     def claim_runs(self, claim: Claim) -> Claimed:
         return self._call("claim_runs", claim, self._store.claim_runs)
@@ -141,6 +145,9 @@ class FaultProxy:
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         self._call("append_log", chunks, self._store.append_log)
 
+    def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
+        return self._call("ended_at", position, lambda _: self._store.ended_at(position, tenant, states))
+
     def hint(self) -> None:
         """Return at once: the simulation decides at random when a node runs."""
 
@@ -159,4 +166,4 @@ class FaultProxy:
         return answer
 
 
-READS = frozenset(("find_schedules", "find_runs", "find_records", "lost_runs", "get_record"))
+READS = frozenset(("find_schedules", "find_runs", "find_records", "lost_runs", "get_record", "ended_at"))

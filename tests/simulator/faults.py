@@ -29,6 +29,16 @@ class Faults(NamedTuple):
 CALM = Faults()
 
 
+def draw_long_pauses(random: Random) -> Faults:
+    """Choose faults of nodes that are stopped for longer than runs are kept. Their clocks are right."""
+    return Faults(
+        crash=random.choice((0.0, 0.002, 0.01)),
+        pause=random.choice((0.02, 0.05)),
+        lost=random.choice((0.0, 0.02)),
+        longest_pause=random.choice((600_000, 3_000_000, 10_800_000)),
+    )
+
+
 def draw_faults(random: Random) -> Faults:
     """Choose the faults of a seed: some seeds have one kind of fault often, some have all kinds."""
 

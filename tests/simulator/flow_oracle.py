@@ -27,6 +27,8 @@ from tests.simulator.violation import Violation
 Runs: TypeAlias = Mapping[str, RunRecord]
 
 _ELEMENT = re.compile(r"^(.*)~(\d+)$")
+_MISSING = ("does not exist any more", "was deleted, by retention")
+_NONCE = re.compile(r"\.[0-9a-f]{12}$")
 _LETTERS = {
     "waiting": ".",
     "open": "o",
@@ -78,7 +80,9 @@ def place_of(run_id: str) -> Place | None:
         index = int(found[2])
         head, _, tail = found[1].rpartition("~")
     step, _, number = tail.partition("@")
-    return Place(head, step, int(number or 1), index)
+    # A nonce follows the id of a flow that a user has chosen. A flow within a flow has none of its own.
+    flow = head if "~" in head else _NONCE.sub("", head)
+    return Place(flow, step, int(number or 1), index)
 
 
 class FlowOracle:
@@ -90,7 +94,8 @@ class FlowOracle:
         self.again: dict[str, Again] = {}
         """What users run again, by the name of the user's process."""
         self._touched: dict[str, None] = {}
-        self._reset: set[str] = set()
+        self._reset: dict[str, str | None] = {}
+        """Flows that go on after their end: the step that is run again, or None for what failed."""
         self._ends: dict[str, str] = {}
         """How each flow has ended last."""
         self.ended = 0
@@ -117,31 +122,48 @@ class FlowOracle:
         ids[place.element] = run.id
         self._touched[place.flow] = None
 
+    def gone(self, run: RunRecord) -> None:
+        """Note that a run was purged: a later flow may have its id."""
+        if self._known.pop(run.id, None) is not None:
+            self._ends.pop(run.id, None)
+
     def changed(self, before: RunRecord, run: RunRecord, node: str) -> None:
         """Note that a run has changed."""
         if (place := place_of(run.id)) is not None:
             self._touched[place.flow] = None
-        if run.kind != "flow" or _state(run) is None:
+            # No user purges a flow that runs, or its steps.
+            if run.error is not None and any(words in run.error for words in _MISSING):
+                raise Violation(f"{run.id} missed its flow, or a result: {run.error}", run.id)
+        if run.task not in self._plans or _state(run) is None:
             return
         self._touched[run.id] = None
         if run.id not in self._known:
             self._known[run.id] = Known(self._plans[run.task])
             return
+        if _waits_to_go_on(run):
+            return
+        if (step := _resumed_step(before)) is not None and run.state == "running":
+            # A worker goes on with a flow that a user has resumed.
+            names = {at: name for name, at in self._plans[run.task].positions.items()}
+            self._reset[run.id] = names.get(step)
+            return
+        if _resumed_step(run) is not None:
+            self._ends[run.id] = run.state  # it was cancelled while it waited
         again = self.again.get(node)
-        is_again = again is not None and again.flow == run.id and before.attempt != run.attempt
-        if is_again or (before.state in FINAL_STATES and run.state not in FINAL_STATES):
-            self._reset.add(run.id)
+        if again is not None and again.flow == run.id and before.attempt != run.attempt:
+            self._reset[run.id] = again.step
+        elif before.state in FINAL_STATES and run.state not in FINAL_STATES:
+            raise Violation(f"flow {run.id} goes on after its end without a claim", run.id)
 
     def check(self, runs: Runs, node: str) -> None:
         """Check the flows that the commit has changed, those inside others first."""
         touched, self._touched = self._touched, {}
-        resets, self._reset = self._reset, set()
+        resets, self._reset = self._reset, {}
         # Outer ones first: what is reset there decides about those inside.
         for flow in sorted(resets, key=len):
-            again = self.again.get(node)
-            self._start_again(flow, again.step if again is not None and again.flow == flow else None, runs)
+            self._start_again(flow, resets[flow], runs)
         for flow in sorted(touched, key=len, reverse=True):
-            if flow in self._known:
+            if flow in self._known and not _waits_to_go_on(runs[flow]):
                 self._check_flow(flow, self._known[flow], runs)
 
     def _start_again(self, flow: str, step: str | None, runs: Runs) -> None:
@@ -359,8 +381,10 @@ class FlowOracle:
         """Check the arguments of an attempt that begins."""
         place = place_of(run.id)
         present = runs.get(run.id)
-        if place is None or present is None or (present.state, present.attempt) != ("running", run.attempt):
-            return  # not a step, or its worker has lost it
+        if place is None or present is None:
+            return
+        if (present.state, present.attempt, present.claim) != ("running", run.attempt, run.claim):
+            return  # its worker has lost it
         expected = self._arguments(place, runs)
         if json.loads(run.payload) != expected:
             raise Violation(f"{run.id} got {run.payload} instead of {json.dumps(expected)}", run.id)
@@ -377,6 +401,17 @@ def _state(run: RunRecord) -> dict[str, Any] | None:
     """Return the state of a flow that has begun."""
     found: dict[str, Any] | None = json.loads(run.flow or "{}").get("state")
     return found
+
+
+def _resumed_step(run: RunRecord) -> int | None:
+    """Return what a user wants to run again in a flow that has ended; -1 for what failed."""
+    found: int | None = (_state(run) or {}).get("resume")
+    return found
+
+
+def _waits_to_go_on(run: RunRecord) -> bool:
+    """Return whether a flow that a user has resumed waits for a worker."""
+    return run.state in ACTIVE_STATES and _resumed_step(run) is not None
 
 
 def _result_of(run: RunRecord) -> Any:

@@ -7,7 +7,8 @@ from collections import defaultdict
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
-from evenbeat.rules.limits import Limit
+from evenbeat.rules.flow_parts import is_begun
+from evenbeat.rules.limits import Limit, read_cohort
 from tests.simulator.backends import View
 from tests.simulator.fault_proxy import Call
 from tests.simulator.violation import Violation
@@ -44,6 +45,13 @@ class LimitOracle:
                 # A limit that was changed while the claim was made holds for the next one.
                 if subject is not None and self._limits.get(limit.name) == limit:
                     self._check(limit, subject, run, view)
+
+    def execute(self, stored: RunRecord, run: RunRecord) -> None:
+        """Check that limits have counted a run by the arguments with which it begins now."""
+        for name in {} if run.cohort is None else read_cohort(run.cohort).values:
+            before, after = (json.loads(text) for text in (stored.payload, run.payload))
+            if isinstance(after, dict) and before.get(name) != after.get(name):
+                raise Violation(f"a limit counts {before.get(name)} as {name}, not {after.get(name)}", run.id)
 
     def learn(self, present: tuple[Limit, ...]) -> None:
         """Take note of the limits, and forget the starts under one that was changed."""
@@ -102,13 +110,22 @@ def _running(limit: Limit, subject: _Subject, view: View) -> int:
     return sum(subject_of(limit, run) == subject for run in running)
 
 
+def waits(run: RunRecord) -> bool:
+    """Return whether a run only waits for others, which count instead: the steps of a flow."""
+    return run.kind == "flow" or is_begun(run)
+
+
 def subject_of(limit: Limit, run: RunRecord) -> _Subject | None:
     """Return what a limit counts a run as; None if it does not concern the run."""
     if limit.task not in (None, run.task) or limit.tenant not in (None, run.tenant):
+        return None
+    if limit.queue not in (None, run.queue):
+        return None
+    if limit.task is None and waits(run):
         return None
     if limit.key is None:
         return limit.name, None
     fields = json.loads(run.payload)
     if not isinstance(fields, dict) or limit.key not in fields:
         return None
-    return limit.name, fields[limit.key]
+    return limit.name, json.dumps(fields[limit.key], sort_keys=True)

@@ -20,13 +20,15 @@ from evenbeat.core.records import (
     Statistics,
     Transition,
 )
-from evenbeat.rules.firing import CLOCKS_APART
-from evenbeat.rules.flow_parts import is_begun
+from evenbeat.rules.dependencies import predecessors
+from evenbeat.rules.firing import CLOCKS_APART, WAIT_CHECK
+from evenbeat.rules.flow_parts import is_begun, is_step
 from evenbeat.rules.ticks import spread_delay
 from evenbeat.stores.base import Claim, Claimed, EndedRuns, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.rows import FIRED_FIELDS
 from tests.simulator.backends import Key, View
+from tests.simulator.code_oracle import CodeOracle
 from tests.simulator.dependency_oracle import DependencyOracle, is_follower
 from tests.simulator.fault_proxy import Call
 from tests.simulator.flow_oracle import FlowOracle
@@ -87,13 +89,16 @@ class Oracle:
         """How many runs of each schedule have ended."""
         self.tokens: set[tuple[str, str]] = set()
         """The runs and tokens of all transitions that were applied."""
-        self.executed: dict[tuple[str, int], str] = {}
-        """The node that executed each (run, attempt)."""
+        self.executed: dict[tuple[str, str | None, int], str] = {}
+        """The node that executed each (run, claim, attempt)."""
         self.claims: dict[str, Call] = {}
         """The token of each claim that took runs, and the last call in which it did."""
         self.limits = LimitOracle()
         self.dependencies = DependencyOracle()
+        self.unwoken: set[Key] = set()
+        """Schedules with runs that were settled without their rows."""
         self.flows = FlowOracle({})
+        self.code = CodeOracle()
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -122,6 +127,7 @@ class Oracle:
         # Schedules first: a run is checked against the schedule it was written with.
         self._observe_schedules(view, call, now)
         self._observe_runs(view, call, now)
+        self.dependencies.hand_over(view)
         self._observe_skipped(view, call)
         self._observe_statistics(view, call)
         self.dependencies.check_pending(view)
@@ -244,7 +250,7 @@ class Oracle:
                 self._run_changed(before, run, call)
                 self.flows.changed(before, run, call.node)
                 if run.state == "succeeded" and before.state != "succeeded" and run.schedule is not None:
-                    self.dependencies.succeeded(run, view, call.begun)
+                    self.dependencies.succeeded(run, view, call.begun, now)
                 if before.state in FINAL_STATES and run.state in ACTIVE_STATES and run.schedule is not None:
                     key = (run.tenant, run.schedule)
                     self._check_overlap(view, key, view.schedules.get(key))
@@ -261,7 +267,9 @@ class Oracle:
             raise Violation(f"{call.name} added run {run.id} as {run.state}, attempt {run.attempt}", run.id)
         call.added.add(run.id)
         self.flows.added(run)
-        if run.schedule is not None:
+        if self.code.knows(run.schedule):
+            self.code.added(run, now)
+        elif run.schedule is not None:
             key = (run.tenant, run.schedule)
             is_after = run.cause == "tick" and is_follower(view.schedules.get(key))
             if is_after:
@@ -278,9 +286,6 @@ class Oracle:
                     self.dependencies.check_tick(run, policies, call.fired_from.get(key, policies), view)
                 self._check_age(run, policies)
                 self._check_rate(run, key, call.fired_from.get(key, policies))
-        if run.id in self.ever:
-            # Added again after it was purged: another run with the id of the first.
-            self.executed = {key: node for key, node in self.executed.items() if key[0] != run.id}
         self.ever.add(run.id)
 
     def _tick_fired(self, history: History, run: RunRecord, now: Instant) -> None:
@@ -337,6 +342,11 @@ class Oracle:
             row = view.schedules[key]
             if row.after and not self.dependencies.is_met(row, view, now):
                 waiting.discard(key)
+            names = (row.name, *predecessors(row.trigger, row.after))
+            if any((row.tenant, name) in self.unwoken for name in names):
+                # A run was settled without the rows of schedules: the tick is planned again soon.
+                if (row.wake_at or 0) <= now + WAIT_CHECK + CLOCKS_APART:
+                    waiting.discard(key)
         for run in view.runs.values():
             if waiting and run.schedule is not None and run.state in ACTIVE_STATES:
                 waiting.discard((run.tenant, run.schedule))
@@ -348,20 +358,25 @@ class Oracle:
         if call.name not in _MAY_CHANGE_RUNS:
             raise Violation(f"{call.name} changed run {run.id}", run.id)
         for name in _SAME_FOR_LIFE:
-            # Only when it begins, the arguments of a flow within a flow are known.
-            may_change = name == "payload" and is_begun(run) and not is_begun(before)
+            # Only when it begins, the arguments of a flow within a flow are known, and that it is a flow.
+            may_change = name in ("payload", "kind") and is_begun(run) and not is_begun(before)
+            # A worker that has read the results of other steps tells limits the value of their key.
+            is_handed_back = is_step(run) and (before.state, run.state) == ("running", "queued")
+            may_change = may_change or (name == "payload" and is_handed_back)
             if getattr(before, name) != getattr(run, name) and not may_change:
                 raise Violation(f"{call.name} changed {name} of run {run.id}", run.id)
         step = (before.state, run.state)
         if before.task != run.task and (call.name != "settle_runs" or step != ("queued", "queued")):
             raise Violation(f"{call.name} moved run {run.id}, which was {before.state}", run.id)
         renewed = before.state in FINAL_STATES and run.state == "queued"
-        is_flow = run.kind == "flow" and call.name == "settle_runs"
+        is_flow = (run.kind == "flow" or is_begun(run)) and call.name == "settle_runs"
         if run.attempt != before.attempt + (renewed or step == ("queued", "running")) and not is_flow:
             raise Violation(
                 f"{run.id} went from attempt {before.attempt} {before.state} to {run.attempt} {run.state}",
                 run.id,
             )
+        if run.state == "running" != before.state and call.name != "claim_runs":
+            raise Violation(f"{call.name} started run {run.id} without asking its limits", run.id)
         if call.name == "settle_runs":
             self._run_settled(before, run, call)
         elif call.name == "claim_runs":
@@ -395,6 +410,8 @@ class Oracle:
                 f"{applied.attempt} was accepted",
                 run.id,
             )
+        if applied.claim != before.claim:
+            raise Violation(f"a transition of an earlier run {run.id} was applied to a later one", run.id)
         if run.attempt != before.attempt + applied.renews:
             raise Violation(f"{run.id} went from attempt {before.attempt} to {run.attempt}", run.id)
         if before.state in FINAL_STATES and run.state in FINAL_STATES:
@@ -404,6 +421,8 @@ class Oracle:
             value = getattr(run, name)
             if value != wanted and value != getattr(before, name):
                 raise Violation(f"{name} of run {run.id} became {value}: nobody asked for that", run.id)
+        if run.schedule is not None and applied.wakes is None and run.state in FINAL_STATES:
+            self.unwoken.add((run.tenant, run.schedule))
         assert run.settled is not None
         call.settled.add((run.id, run.settled))
         self.tokens.add((run.id, run.settled))
@@ -413,6 +432,7 @@ class Oracle:
     def _run_gone(self, run: RunRecord, call: Call) -> None:
         if call.name != "purge" or run.state not in FINAL_STATES or not _is_selected(run, *call.argument):
             raise Violation(f"{call.name} removed run {run.id}, which was {run.state}", run.id)
+        self.flows.gone(run)
 
     def _observe_skipped(self, view: View, call: Call) -> None:
         for key, rows in view.skipped.items():
@@ -500,10 +520,12 @@ class Oracle:
 
     def execute(self, run: RunRecord, node: str) -> None:
         """Note that a worker starts to execute an attempt."""
-        before = self.executed.setdefault((run.id, run.attempt), node)
+        before = self.executed.setdefault((run.id, run.claim, run.attempt), node)
         if before != node:
             raise Violation(f"attempt {run.attempt} of {run.id} is executed by {before} and {node}", run.id)
         self.flows.execute(run, self._runs)
+        if run.cohort is not None and run.id in self._runs:
+            self.limits.execute(self._runs[run.id], run)
 
     # After the faults have stopped.
 
@@ -518,7 +540,7 @@ class Oracle:
                 continue  # it waits for a predecessor, which may not succeed any more
             if schedule.state == "active" and (schedule.next_tick or 0) + schedule.spread <= now:
                 return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
-        if (left := self.dependencies.unfinished()) is not None:
+        if (left := self.dependencies.unfinished() or self.code.unfinished(now)) is not None:
             return left
         return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
 
@@ -544,10 +566,14 @@ class Oracle:
                 history.check(self._schedules.get(key), now)
         for key, ended in self.ends.items():
             row = self._statistics.get(key)
+            if row is None and self.code.knows(key[1]):
+                continue  # of a database, the statistics of rows are read
             if row is None or row.run_count != ended:
                 raise Violation(f"{ended} runs of {key[1]} ended, the statistics say {row}", key[1])
         for run in self._runs.values():
-            if run.state == "succeeded" and run.kind == "task" and (run.id, run.attempt) not in self.executed:
+            is_task = run.kind == "task" and not is_begun(run)
+            identity = (run.id, run.claim, run.attempt)
+            if run.state == "succeeded" and is_task and identity not in self.executed:
                 raise Violation(f"{run.id} succeeded without being executed", run.id)
 
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from random import Random
+from typing import Any, cast
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.json_text import encode
+from evenbeat.core.records import Record
+from evenbeat.core.retention import SHORTEST_KEEP, EndedState
 from evenbeat.executors.base import Attempt, Ended, Outcome
-from evenbeat.node import lanes, leases, reaper, ticker, worker
+from evenbeat.node import code_ticker, lanes, leases, owed_successes, pruner, reaper, ticker, worker
+from evenbeat.node.fallback import Fallback
 from evenbeat.observe.events import Events
+from evenbeat.rules import retention
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import Task
+from tests.simulator.code_oracle import SCHEDULES
+from tests.simulator.fault_proxy import FaultProxy
 from tests.simulator.flow_plans import random_result
 from tests.simulator.nodes import LEASE, LONGEST_WORK, Node, Purger, Role, Roles
 
 SLOTS = 3
+RETENTION = 30 * 86_400_000
 TASKS = ("task", "charge")
 
 
@@ -68,6 +77,40 @@ class SimulatedExecutor:
         return Outcome("returned", "null")
 
 
+def settling_store(node: Node) -> Store:
+    """Return the store through which a node settles. With dependencies, settlements can't use the rows of
+    schedules a third of the time."""
+    store = cast(Store, node.store)
+    simulation = node.simulation
+    if not simulation.options.dependencies:
+        return store
+    return owed_successes.without_rows(
+        store, lambda: not simulation.quiet and simulation.clock() // 7_000 % 3 == 0, lambda: None
+    )
+
+
+class _Deleting:
+    """Deletes a record as a store does."""
+
+    def __init__(self, store: FaultProxy) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
+        return self._store.delete_record(Record(kind=kind, tenant=tenant, key=key, body="", version=version))
+
+
+class ProductOwed(Role):
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._owed = owed_successes.OwedSuccesses(cast(Store, _Deleting(node.store)))
+
+    def step(self) -> None:
+        self._owed.step(self.node.now())
+
+
 class ProductTicker(Role):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -82,7 +125,7 @@ class ProductWorker(Role):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        store, tasks = cast(Store, node.store), node.simulation.catalogue.registry()
+        store, tasks = settling_store(node), node.simulation.catalogue.registry()
         for name in TASKS:
             tasks.add(Task(lambda: None, name))
         self._executor = SimulatedExecutor(node)
@@ -124,7 +167,7 @@ class ProductReaper(Role):
         super().__init__(node)
         self._steps = 0
         self._reaper = reaper.Reaper(
-            cast(Store, node.store), Events(), LEASE, new_token=node.token, clock=self._seconds
+            settling_store(node), Events(), LEASE, new_token=node.token, clock=self._seconds
         )
 
     def _seconds(self) -> float:
@@ -136,10 +179,65 @@ class ProductReaper(Role):
         self._reaper.step(self.node.now())
 
 
+class ProductCodeTicker(Role):
+    """Fires the schedules that are in the code only."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        store, events = cast(Store, node.store), Events()
+        self._ticker = code_ticker.CodeTicker(
+            store, events, Fallback(store, events), SCHEDULES, name=node.name
+        )
+
+    def step(self) -> None:
+        self._ticker.step(self.node.now())
+
+
+class ProductPruner(Role):
+    """Deletes history by the retention rules."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._pruner = pruner.Pruner(cast(Store, node.store), RETENTION, clock=lambda: 0.0)
+
+    def step(self) -> None:
+        self._pruner.step(self.node.now())
+
+
+def draw_rules(random: Random) -> list[Record]:
+    """Choose retention rules that keep as little as users may ask for."""
+    rules = [
+        rule_record(None, None, keep=SHORTEST_KEEP),
+        rule_record(None, "succeeded", keep=SHORTEST_KEEP),
+        rule_record(None, None, most=1),
+        rule_record("default", None, most=1),
+        rule_record("default", "failed", keep=SHORTEST_KEEP),
+        rule_record("other", None, keep=SHORTEST_KEEP),
+    ]
+    return random.sample(rules, random.randint(1, 3))
+
+
+def rule_record(
+    tenant: str | None, state: EndedState | None, keep: int | None = None, most: int | None = None
+) -> Record:
+    owner, key = retention.record_place(tenant, state)
+    return Record(
+        kind=retention.KIND, tenant=owner, key=key, body=encode(retention.StoredRule(keep=keep, most=most))
+    )
+
+
 def roles(node: Node) -> Roles:
     """Return the roles of an Evenbeat process, with how often each steps."""
     ticker_, worker_, reaper = ProductTicker(node), ProductWorker(node), ProductReaper(node)
+    if node.simulation.options.code_only:
+        code = ProductCodeTicker(node)
+        return Roles(
+            (*(code,) * 4, *(worker_,) * 4, reaper, *(ProductPruner(node),) * 4), (code, worker_, reaper)
+        )
     every: tuple[Role, ...] = (*(ticker_,) * 3, *(worker_,) * 8, reaper)
     if not node.simulation.options.flows:
         every = (*every, Purger(node))
-    return Roles(every, (ticker_, worker_, reaper))
+    if not node.simulation.options.dependencies:
+        return Roles(every, (ticker_, worker_, reaper))
+    owed = ProductOwed(node)
+    return Roles((*every, owed), (ticker_, worker_, reaper, owed))

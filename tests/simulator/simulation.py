@@ -11,10 +11,10 @@ from evenbeat.testing.clock import VirtualClock
 from tests.simulator import nodes, product
 from tests.simulator.backends import Backend, MakeBackend, MemoryBackend
 from tests.simulator.fault_proxy import READS, Call, FaultProxy, Watcher
-from tests.simulator.faults import CALM, draw_faults
+from tests.simulator.faults import CALM, draw_faults, draw_long_pauses
 from tests.simulator.flow_oracle import FlowOracle, watched_flows
 from tests.simulator.flow_plans import Catalogue, random_catalogue
-from tests.simulator.flow_users import FlowUser
+from tests.simulator.flow_users import FlowUser, ReusingUser
 from tests.simulator.interleaving import Crash, Interleaving, Strand
 from tests.simulator.nodes import Machine, Node
 from tests.simulator.oracle import Oracle
@@ -48,6 +48,11 @@ class Options(NamedTuple):
     flows: bool = False
     """Whether schedules and users start flows, which users cancel and resume. Nodes are then the product's
     loops, and delete no history."""
+    reuse: bool = False
+    """Whether users also purge flows and runs, and start others with the same ids. Needs flows."""
+    code_only: bool = False
+    """Whether nodes plan schedules in memory, with retention rules. Nodes are then the product's loops, and
+    stop for hours. There are no users."""
     accounts: bool = False
     """Whether the account of each schedule must add up in the end. Users then move no tick to the past, as
     ``app.schedules`` allows none. The store must keep all history."""
@@ -68,6 +73,16 @@ def with_flows(options: Options, seed: int) -> Options:
         steps=2 * options.steps,
         patience=4 * options.patience,
     )
+
+
+def with_reuse(options: Options, seed: int) -> Options:
+    """Return the options of a simulation in which ids of flows come again: fewer nodes remember more."""
+    return with_flows(options, seed)._replace(reuse=True, machines=2, schedules=1, dependencies=False)
+
+
+def with_code_only(options: Options) -> Options:
+    """Return the options of a simulation with schedules that are in the code only."""
+    return options._replace(product=True, code_only=True, steps=2 * options.steps)
 
 
 class Report(NamedTuple):
@@ -101,6 +116,10 @@ class Simulation(Watcher):
         """The longest pause of a user between two changes."""
         self.interleaving.pace = self.random.choice((50, 300, 900))
         self.faults = draw_faults(self.random)
+        if options.code_only:
+            # Drawn from the seed, so that the choices of other simulations stay as they are.
+            self.faults = draw_long_pauses(Random(seed))
+            self.idle = Random(seed).choice((30_000, 120_000))
         self.fault_count = 0
         self.calls = 0
         self.names = tuple(f"job-{number}" for number in range(self.random.randint(1, options.schedules)))
@@ -122,8 +141,11 @@ class Simulation(Watcher):
 
     def _run(self) -> Report:
         try:
+            if self.options.code_only:
+                self._set_rules()
             for number in range(self.random.randint(1, self.options.users)):
-                self._start(f"user{number}", 1)
+                if not self.options.code_only:
+                    self._start(f"user{number}", 1)
             for number in range(self.options.machines):
                 self._start(f"node{number}", 1)
             self.interleaving.run(lambda: self.interleaving.steps >= self.options.steps)
@@ -142,6 +164,13 @@ class Simulation(Watcher):
             self.fault_count,
             tuple(self.trace.lines),
         )
+
+    def _set_rules(self) -> None:
+        store = self._backend.connect(lambda _: None)
+        store.open()
+        for record in product.draw_rules(Random(self.seed)):
+            store.put_record(record)
+        store.close()
 
     def _calm_down(self) -> None:
         """Stop the faults, and let the nodes run until nothing is due any more."""
@@ -197,7 +226,8 @@ class Simulation(Watcher):
         self._programs[label] = (name, incarnation)
         self._nodes[label] = node
         if name.startswith("user"):
-            program = (FlowUser if self.options.flows else User)(node, self.names).program
+            kind = ReusingUser if self.options.reuse else FlowUser if self.options.flows else User
+            program = kind(node, self.names).program
         else:
             program = Machine(
                 node, product.roles(node) if self.options.product else nodes.roles(node)
@@ -319,8 +349,12 @@ def simulate(
         replay = f"python -m tests.simulator --seed {seed} --store {store} -v"
         if options.product:
             replay += " --product"
+        if options.limits:
+            replay += " --limits"
+        if options.code_only:
+            replay += " --code-only"
         if options.flows:
-            replay += " --flows"
+            replay += " --reuse" if options.reuse else " --flows"
         elif options.dependencies:
             replay += " --dependencies"
         raise SimulationFailed(seed, violation.what, lines, replay) from violation

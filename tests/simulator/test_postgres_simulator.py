@@ -77,4 +77,10 @@ def test_calendars_are_kept_on_postgresql(first: int) -> None:
 @pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
 def test_flows_are_kept_on_postgresql(first: int) -> None:
     for seed in range(first, first + FLOW_SEEDS.step):
-        run_seed(seed, server_url("postgres"), Trace(), flows=True)
+        run_seed(seed, server_url("postgres"), Trace(), flows=True, limits=seed % 2 == 1)
+
+
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
+def test_flows_whose_ids_come_again_are_kept_apart_on_postgresql(first: int) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, server_url("postgres"), Trace(), reuse=True)

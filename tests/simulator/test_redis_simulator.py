@@ -12,9 +12,10 @@ from tests.conftest import server_url
 from tests.contract.redis_indexes import differences
 from tests.isolation import own_place
 from tests.lengths import chunks
+from tests.missing import Unavailable
 from tests.simulator import simulate
 from tests.simulator.backends import server_backend
-from tests.simulator.simulation import WITH_DRIVER, with_flows
+from tests.simulator.simulation import WITH_DRIVER, with_flows, with_reuse
 
 LIMIT_SEEDS = range(0, 6, 1)
 CALENDAR_SEEDS = range(0, 12, 4)
@@ -37,7 +38,7 @@ def server() -> Iterator[str]:
     try:
         quick = servers.Valkey({"appendonly": "no"})
         quick.start()
-    except servers.Unavailable:
+    except Unavailable:
         yield server_url("valkey")
         return
     try:
@@ -55,6 +56,7 @@ def run_seed(
     dependencies: bool = False,
     calendars: bool = False,
     flows: bool = False,
+    reuse: bool = False,
 ) -> list[str]:
     """The lines of its trace."""
     with own_place(server) as url:
@@ -63,6 +65,8 @@ def run_seed(
         )
         if flows:
             options = with_flows(options, seed)
+        if reuse:
+            options = with_reuse(options, seed)
         report = simulate(seed, server_backend(url), options, store=url)
         assert differences(url) == {}
     return [str(line) for line in report.trace]
@@ -105,4 +109,10 @@ def test_calendars_are_kept(first: int, server: str) -> None:
 @pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
 def test_flows_are_kept(first: int, server: str) -> None:
     for seed in range(first, first + FLOW_SEEDS.step):
-        run_seed(seed, server, flows=True)
+        run_seed(seed, server, flows=True, limits=seed % 2 == 1)
+
+
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS, in_test=0))
+def test_flows_whose_ids_come_again_are_kept_apart(first: int, server: str) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, server, reuse=True)

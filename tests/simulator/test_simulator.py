@@ -24,15 +24,18 @@ SEEDS = range(0, 2_000, 100)
 PRODUCT_SEEDS = range(0, 600, 100)
 SQLITE_SEEDS = range(0, 200, 10)
 SQLITE_PRODUCT_SEEDS = range(0, 25, 5)
-CALENDAR_SEEDS = range(0, 1_200, 100)
+CALENDAR_SEEDS = range(0, 600, 100)
 # 8: a repeated claim returned the time of the next run from before its transaction.
 SQLITE_CALENDAR_SEEDS = range(0, 30, 5)
 LIMIT_SEEDS = range(0, 300, 50)
 SQLITE_LIMIT_SEEDS = range(0, 30, 5)
 DEPENDENCY_SEEDS = range(0, 600, 100)
 SQLITE_DEPENDENCY_SEEDS = range(0, 30, 5)
-FLOW_SEEDS = range(0, 400, 20)
+FLOW_SEEDS = range(0, 200, 20)
 SQLITE_FLOW_SEEDS = range(0, 16, 2)
+# 259: a node that was stopped between its look at the clock and the addition fired a tick again.
+CODE_ONLY_SEEDS = range(0, 400, 50)
+SQLITE_CODE_ONLY_SEEDS = range(0, 12, 3)
 
 # Seeds that find a fault again when its repair is taken back; test_simulator_findings.py has them reduced.
 REGRESSIONS = {
@@ -118,10 +121,46 @@ def test_flows_are_kept_in_memory(first: int) -> None:
         run_seed(seed, "memory", Trace(), flows=True)
 
 
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS))
+def test_limits_never_let_flows_stand_still(first: int) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, "memory", Trace(), flows=True, limits=True)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_FLOW_SEEDS))
+def test_limits_never_let_flows_stand_still_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_FLOW_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), flows=True, limits=True)
+
+
 @pytest.mark.parametrize("first", chunks(SQLITE_FLOW_SEEDS))
 def test_flows_are_kept_on_sqlite(first: int) -> None:
     for seed in range(first, first + SQLITE_FLOW_SEEDS.step):
         run_seed(seed, "sqlite", Trace(), flows=True)
+
+
+@pytest.mark.parametrize("first", chunks(FLOW_SEEDS))
+def test_flows_whose_ids_come_again_are_kept_apart_in_memory(first: int) -> None:
+    for seed in range(first, first + FLOW_SEEDS.step):
+        run_seed(seed, "memory", Trace(), reuse=True)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_FLOW_SEEDS))
+def test_flows_whose_ids_come_again_are_kept_apart_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_FLOW_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), reuse=True)
+
+
+@pytest.mark.parametrize("first", chunks(CODE_ONLY_SEEDS))
+def test_ticks_without_rows_fire_once_in_memory(first: int) -> None:
+    for seed in range(first, first + CODE_ONLY_SEEDS.step):
+        run_seed(seed, "memory", Trace(), code_only=True)
+
+
+@pytest.mark.parametrize("first", chunks(SQLITE_CODE_ONLY_SEEDS))
+def test_ticks_without_rows_fire_once_on_sqlite(first: int) -> None:
+    for seed in range(first, first + SQLITE_CODE_ONLY_SEEDS.step):
+        run_seed(seed, "sqlite", Trace(), code_only=True)
 
 
 @pytest.mark.parametrize("first", chunks(SQLITE_SEEDS))
@@ -205,7 +244,9 @@ class Unfenced(WatchedMemory):
 
     def _settle(self, transition: Transition) -> bool:
         run = self._runs.get(transition.run)
-        return super()._settle(transition if run is None else replace(transition, attempt=run.attempt))
+        return super()._settle(
+            transition if run is None else replace(transition, attempt=run.attempt, claim=run.claim)
+        )
 
 
 def first_failure() -> None:

@@ -15,6 +15,7 @@ from evenbeat.core.records import RunRecord, ScheduleRecord, Transition
 from evenbeat.errors import RunRefused, StoreUnavailable
 from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flow_checks import check_flow
+from evenbeat.node.flow_resuming import FlowResuming
 from evenbeat.node.flows import Begin, End, FlowSettling
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
@@ -91,7 +92,7 @@ class Bench:
         self.first = FlowSettling(self.store, "first", pause=lambda _: None)
         self.second = FlowSettling(self.store, "second", pause=lambda _: None)
         if schedule is None:
-            self.add("f", flow)
+            self.add("/f", flow)
         else:
             wanted = ScheduleRecord(
                 name="s", task=flow.name, kind="flow", trigger=schedule, overlap="skip", payload="{}"
@@ -113,11 +114,11 @@ class Bench:
         assert self.first.settle((), self.clock(), [Begin(given, flow.graph, records)]).answers == [True]
         return run.id
 
-    def claim(self) -> tuple[RunRecord, ...]:
+    def claim(self, tasks: frozenset[str] | None = None) -> tuple[RunRecord, ...]:
         token = f"claim-{self.clock()}"
         self.clock.advance("1ms")
         return self.store.claim_runs(
-            Claim(worker="w", token=token, limit=100, now=self.clock(), lease=60_000)
+            Claim(worker="w", token=token, limit=100, now=self.clock(), lease=60_000, tasks=tasks)
         ).runs
 
     def success(self, run_id: str) -> End:
@@ -137,11 +138,18 @@ class Bench:
     def run(self, run_id: str) -> RunRecord:
         return self.store.find_runs(RunQuery(ids=(run_id,))).items[0]
 
-    def again(self, run_id: str = "f", step: str | None = None) -> None:
-        """Resume a flow, or retry a step, as ``app.flows`` does."""
+    def again(self, run_id: str = "/f", step: str | None = None) -> None:
+        """Resume a flow, or retry a step, as ``app.flows`` does; and go on with it, and with the flows within
+        it, as a worker does."""
         resume_flow(cast(AppSession, Session(self.store)), self.run(run_id), step)
+        query = RunQuery(states=("queued",))
+        while tasks := {run.task for run in self.store.find_runs(query).items if flow_part(run).state}:
+            for run in self.claim(frozenset(tasks)):
+                transition = FlowResuming(self.first.rows).go_on(run, self.clock())
+                assert transition is not None
+                assert self.store.settle_runs([transition]) == [True]
 
-    def letters(self, run_id: str = "f") -> str:
+    def letters(self, run_id: str = "/f") -> str:
         state = flow_part(self.run(run_id)).state
         assert state is not None
         return state.steps
@@ -166,11 +174,11 @@ def test_a_step_that_was_retried_ends_with_its_flow_on_a_node_that_remembers_the
     flow.add_step("b", TASK)
     bench = Bench(flow)
     bench.claim()
-    assert bench.end(bench.first, "f~a")
+    assert bench.end(bench.first, "/f~a")
     bench.again(step="a")
     bench.claim()
     assert bench.letters() == "oo"
-    assert bench.end(bench.first, "f~a@2")
+    assert bench.end(bench.first, "/f~a@2")
     assert bench.letters() == "so"
 
 
@@ -180,14 +188,14 @@ def test_a_repeated_end_does_not_make_a_node_forget_the_end_of_another_one() -> 
     bench = Bench(flow)
     bench.claim()
     bench.store.loses = True
-    ends = [bench.success("f~m~0")]
+    ends = [bench.success("/f~m~0")]
     with pytest.raises(StoreUnavailable):
         bench.first.settle(ends, bench.clock())
     assert bench.first.settle(ends, bench.clock()).answers == [True]
-    assert bench.end(bench.second, "f~m~1", "failed")
-    assert bench.end(bench.first, "f~m~2")
-    assert bench.end(bench.first, "f~m~3")
-    assert bench.run("f").state == "failed"
+    assert bench.end(bench.second, "/f~m~1", "failed")
+    assert bench.end(bench.first, "/f~m~2")
+    assert bench.end(bench.first, "/f~m~3")
+    assert bench.run("/f").state == "failed"
 
 
 def test_an_end_that_is_repeated_because_of_another_flow_is_not_counted_again() -> None:
@@ -195,20 +203,20 @@ def test_an_end_that_is_repeated_because_of_another_flow_is_not_counted_again() 
     flow.add_step("m", TASK, map_over=[1, 2, 3, 4])
     bench = Bench(flow)
     bench.claim()
-    bench.add("g", flow)
+    bench.add("/g", flow)
     bench.begin(flow)
     bench.claim()
-    assert bench.end(bench.second, "g~m~0")
-    ends = [bench.success("f~m~0"), bench.success("g~m~1")]
+    assert bench.end(bench.second, "/g~m~0")
+    ends = [bench.success("/f~m~0"), bench.success("/g~m~1")]
     # The first node remembers g as it was: the store refuses that change alone.
     bench.store.fails_to_read = True
     with pytest.raises(StoreUnavailable):
         bench.first.settle(ends, bench.clock())
     assert bench.first.settle(ends, bench.clock()).answers == [True, True]
-    assert bench.end(bench.second, "f~m~1", "failed")
-    assert bench.end(bench.first, "f~m~2")
-    assert bench.end(bench.first, "f~m~3")
-    assert bench.run("f").state == "failed"
+    assert bench.end(bench.second, "/f~m~1", "failed")
+    assert bench.end(bench.first, "/f~m~2")
+    assert bench.end(bench.first, "/f~m~3")
+    assert bench.run("/f").state == "failed"
 
 
 def test_a_step_gets_the_result_of_a_step_that_had_not_run_when_the_node_last_saw_the_flow() -> None:
@@ -219,12 +227,12 @@ def test_a_step_gets_the_result_of_a_step_that_had_not_run_when_the_node_last_sa
     flow.add_step("other", TASK)
     bench = Bench(flow)
     bench.claim()
-    assert bench.end(bench.first, "f~first", "failed")
+    assert bench.end(bench.first, "/f~first", "failed")
     bench.again(step="first")
     bench.claim()
-    assert bench.end(bench.second, "f~first@2")
+    assert bench.end(bench.second, "/f~first@2")
     bench.claim()
-    assert bench.end(bench.second, "f~middle", result="found")
+    assert bench.end(bench.second, "/f~middle", result="found")
     (run,) = bench.claim()
     (given,) = FlowArguments(bench.first.rows).complete([run])
     assert isinstance(given, RunRecord)
@@ -240,11 +248,11 @@ def test_a_flow_within_a_flow_keeps_the_results_among_its_arguments() -> None:
     outer.add_step("inner", inner, payload={"x": made})
     bench = Bench(outer)
     bench.claim()
-    assert bench.end(bench.first, "f~made", result=[1, 2])
+    assert bench.end(bench.first, "/f~made", result=[1, 2])
     bench.begin(inner)
     bench.claim()
-    assert bench.end(bench.second, "f~inner~before")
-    assert json.loads(bench.run("f~inner~after").payload) == {"x": [1, 2]}
+    assert bench.end(bench.second, "/f~inner~before")
+    assert json.loads(bench.run("/f~inner~after").payload) == {"x": [1, 2]}
 
 
 def test_a_flow_within_a_flow_that_was_cancelled_at_its_end_runs_again() -> None:
@@ -255,14 +263,14 @@ def test_a_flow_within_a_flow_that_was_cancelled_at_its_end_runs_again() -> None
     bench = Bench(outer)
     bench.begin(inner)
     bench.claim()
-    bench.first.stop(bench.run("f~inner"), "cancelled", bench.clock())
-    assert bench.end(bench.first, "f~inner~only")
-    assert (bench.run("f~inner").state, bench.run("f").state) == ("cancelled", "failed")
+    bench.first.stop(bench.run("/f~inner"), "cancelled", bench.clock())
+    assert bench.end(bench.first, "/f~inner~only")
+    assert (bench.run("/f~inner").state, bench.run("/f").state) == ("cancelled", "failed")
     bench.again()
-    assert (bench.run("f~inner").state, bench.run("f").state) == ("running", "running")
+    assert (bench.run("/f~inner").state, bench.run("/f").state) == ("running", "running")
     bench.claim()
-    assert bench.end(bench.first, "f~inner~only@2")
-    assert (bench.run("f~inner").state, bench.run("f").state) == ("succeeded", "succeeded")
+    assert bench.end(bench.first, "/f~inner~only@2")
+    assert (bench.run("/f~inner").state, bench.run("/f").state) == ("succeeded", "succeeded")
 
 
 def test_a_flow_is_not_resumed_beside_a_tick_that_fires_meanwhile() -> None:
@@ -287,8 +295,8 @@ def test_a_flow_that_changes_while_the_safety_net_looks_does_not_stand_still(
     flow.add_step("b", TASK)
     bench = Bench(flow)
     bench.claim()
-    seen = bench.run("f")
-    assert bench.end(bench.second, "f~a")
+    seen = bench.run("/f")
+    assert bench.end(bench.second, "/f~a")
     with caplog.at_level(logging.ERROR, "evenbeat"):
         assert check_flow(bench.store, bench.first, seen, lambda: "token", bench.clock()) == []
     assert not caplog.records
@@ -302,12 +310,12 @@ def test_a_flow_is_cancelled_though_the_process_that_was_asked_for_it_died() -> 
     flow.add_step("c", TASK, after=[steps])
     bench = Bench(flow)
     bench.claim()
-    request = attempts.cancel(bench.run("f"), bench.clock(), "asked")
+    request = attempts.cancel(bench.run("/f"), bench.clock(), "asked")
     assert request is not None
     assert bench.store.settle_runs([request]) == [True]
-    assert bench.end(bench.first, "f~a")
-    assert bench.run("f").state == "cancelled"
-    assert bench.run("f~b").state == "cancelled"
+    assert bench.end(bench.first, "/f~a")
+    assert bench.run("/f").state == "cancelled"
+    assert bench.run("/f~b").state == "cancelled"
 
 
 def test_a_flow_within_a_flow_of_which_no_step_can_start_is_not_waited_for() -> None:
@@ -318,14 +326,14 @@ def test_a_flow_within_a_flow_of_which_no_step_can_start_is_not_waited_for() -> 
     outer.add_step("other", TASK)
     bench = Bench(outer)
     bench.begin(inner)
-    assert bench.run("f~inner").state == "failed"
+    assert bench.run("/f~inner").state == "failed"
     bench.claim()
-    assert bench.end(bench.first, "f~other", "failed")
+    assert bench.end(bench.first, "/f~other", "failed")
     bench.again()
     assert bench.letters() == "fo"
     bench.claim()
-    assert bench.end(bench.first, "f~other@2")
-    assert bench.run("f").state == "failed"
+    assert bench.end(bench.first, "/f~other@2")
+    assert bench.run("/f").state == "failed"
     with pytest.raises(RunRefused, match="no step that failed"):
         bench.again()
 
@@ -335,16 +343,16 @@ def test_an_element_that_retention_has_deleted_is_not_waited_for() -> None:
     flow.add_step("m", TASK, map_over=[1, 2, 3])
     bench = Bench(flow)
     bench.claim()
-    assert bench.end(bench.first, "f~m~0", "failed")
+    assert bench.end(bench.first, "/f~m~0", "failed")
     bench.clock.advance("1s")
     assert bench.store.purge(bench.clock(), 10).deleted == 1
-    assert bench.end(bench.first, "f~m~1", "failed")
-    assert bench.end(bench.first, "f~m~2")
+    assert bench.end(bench.first, "/f~m~1", "failed")
+    assert bench.end(bench.first, "/f~m~2")
     bench.again()
     assert bench.letters() == "o"
     bench.claim()
-    assert bench.end(bench.first, "f~m~1")
-    assert bench.run("f").state == "failed"
+    assert bench.end(bench.first, "/f~m~1")
+    assert bench.run("/f").state == "failed"
     with pytest.raises(RunRefused, match="no step that failed"):
         bench.again()
 
@@ -357,12 +365,12 @@ def test_ends_of_one_claim_are_looked_up_one_by_one() -> None:
     # A worker derives the tokens of all runs of a claim from the token of the claim.
     ends = [
         End(bench.run(run_id), attempts.succeeded(bench.run(run_id), "null", bench.clock(), "claim.returned"))
-        for run_id in ("f~m~0", "f~m~1")
+        for run_id in ("/f~m~0", "/f~m~1")
     ]
     bench.store.loses = True
     with pytest.raises(StoreUnavailable):
         bench.first.settle(ends, bench.clock())
     assert [bench.first.settle([end], bench.clock()).answers for end in ends] == [[True], [True]]
-    assert bench.end(bench.second, "f~m~2", "failed")
-    assert bench.end(bench.first, "f~m~3")
-    assert bench.run("f").state == "failed"
+    assert bench.end(bench.second, "/f~m~2", "failed")
+    assert bench.end(bench.first, "/f~m~3")
+    assert bench.run("/f").state == "failed"

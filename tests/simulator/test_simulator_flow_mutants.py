@@ -14,13 +14,16 @@ from msgspec.structs import replace
 
 from evenbeat.core.flow_graphs import FlowGraph
 from evenbeat.core.records import RunRecord, Transition
+from evenbeat.node import flow_arguments, flow_rows, worker
 from evenbeat.node.flow_arguments import FlowArguments
+from evenbeat.node.flow_resuming import FlowResuming
 from evenbeat.node.flows import FlowSettling
 from evenbeat.rules import flows
+from evenbeat.rules.limits import Limit
 from evenbeat.stores.decisions import parts
 from tests.lengths import LONG
-from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, simulate
-from tests.simulator.simulation import DEFAULT, with_flows
+from tests.simulator import MemoryBackend, SimulationFailed, WatchedMemory, limit_oracle, simulate
+from tests.simulator.simulation import DEFAULT, with_flows, with_reuse
 
 # Each is caught by one of the first 31 seeds, most by the first; this leaves room for changes of the
 # simulator.
@@ -33,7 +36,7 @@ class IgnoresTheFlowsAttempt(WatchedMemory):
     def _settle(self, transition: Transition) -> bool:
         flow = self._runs.get(transition.run)
         if transition.ends and flow is not None:
-            transition = replace(transition, attempt=flow.attempt)
+            transition = replace(transition, attempt=flow.attempt, claim=flow.claim)
         return super()._settle(transition)
 
 
@@ -208,6 +211,74 @@ def trusts_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FlowArguments, "_ended_before", remembered)
 
 
+def counts_flows_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let flows under way take slots of limits that their steps need."""
+    concerns = Limit.concerns
+
+    def counted(self: Limit, queue: str, tenant: str, task: str, *, is_flow: bool = False) -> bool:
+        return concerns(self, queue, tenant, task)
+
+    monkeypatch.setattr(Limit, "concerns", counted)
+
+
+def believes_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count a flow as what its row says it is, though it has begun as a flow."""
+    monkeypatch.setattr(flows, "_corrected_kind", lambda _: UNSET)
+
+
+def forgets_keys_that_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute a step though limits have counted it without the argument that is their key."""
+    monkeypatch.setattr(worker, "with_keys", lambda *_: None)
+
+
+def resumes_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a flow that a user resumes go on at once, though others hold the slots of its limit."""
+
+    def at_once(self: Any, flow: RunRecord, step: int | None, now: int, *, extra: Any = ()) -> Any:
+        return self.resume(flow, step, now)
+
+    monkeypatch.setattr(FlowResuming, "queue", at_once)
+
+
+LIMITS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
+    counts_flows_that_wait,
+    believes_the_row,
+    forgets_keys_that_come_later,
+    resumes_without_asking,
+)
+
+
+class IgnoresTheClaim(WatchedMemory):
+    """Applies a transition of an earlier run of the same id."""
+
+    def _settle(self, transition: Transition) -> bool:
+        return super()._settle(self._of_present(transition))
+
+    def _of_present(self, transition: Transition) -> Transition:
+        run = self._runs.get(transition.run)
+        ends = tuple(self._of_present(end) for end in transition.ends)
+        return replace(transition, ends=ends, claim=None if run is None else run.claim)
+
+
+def gives_ids_of_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the steps of two flows of one id the same ids: what is remembered of the first is taken for the
+    second."""
+    monkeypatch.setattr(flows, "new_nonce", lambda _: "")
+
+
+def remembers_by_id_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a step the arguments that an earlier flow of the same id names."""
+    monkeypatch.setattr(flow_arguments, "belongs_to", lambda *_: True)
+    monkeypatch.setattr(flow_arguments, "are_of_one_flow", lambda *_: True)
+    monkeypatch.setattr(flow_rows, "belongs_to", lambda *_: True)
+
+
+REUSING_STORES: tuple[type[WatchedMemory], ...] = (IgnoresTheClaim,)
+REUSING_RULES: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
+    gives_ids_of_steps_again,
+    remembers_by_id_alone,
+)
+
 RULES: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     expands_anew,
     expands_the_empty,
@@ -221,17 +292,22 @@ RULES: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
 
 def lengthy(mutants: Sequence[Callable[..., Any]]) -> list[ParameterSet]:
     """Return mutants as parameters. Those that take more than a seed or two are long."""
-    slow = (ForgetsArguments, resumes_the_failed_alone, trusts_its_memory)
+    slow = (ForgetsArguments, IgnoresTheClaim, resumes_the_failed_alone, trusts_its_memory)
     return [pytest.param(each, id=each.__name__, marks=LONG if each in slow else ()) for each in mutants]
 
 
 def first_caught(
-    store: type[WatchedMemory] = WatchedMemory, most: int = MOST_SEEDS
+    store: type[WatchedMemory] = WatchedMemory,
+    most: int = MOST_SEEDS,
+    *,
+    limits: bool = False,
+    reuse: bool = False,
 ) -> SimulationFailed | None:
     """Return the first failure."""
     for seed in range(most):
+        options = (with_reuse if reuse else with_flows)(DEFAULT, seed)._replace(limits=limits)
         try:
-            simulate(seed, partial(MemoryBackend, kind=store), with_flows(DEFAULT, seed))
+            simulate(seed, partial(MemoryBackend, kind=store), options)
         except SimulationFailed as failure:
             return failure
     return None
@@ -250,9 +326,40 @@ def test_nodes_that_repeat_an_end_blindly_are_caught_on_a_store_that_counts_it_a
     assert first_caught(CountsRepetitions) is not None
 
 
+@pytest.mark.parametrize("mutant", lengthy(REUSING_STORES))
+def test_a_store_that_takes_a_run_for_a_later_one_of_its_id_is_caught(mutant: type[WatchedMemory]) -> None:
+    assert first_caught(mutant, reuse=True) is not None
+
+
+@pytest.mark.parametrize("mutant", lengthy(REUSING_RULES))
+def test_rules_that_take_a_flow_for_a_later_one_of_its_id_are_caught(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    assert first_caught(reuse=True) is not None
+
+
 @pytest.mark.parametrize("mutant", lengthy(RULES))
 def test_rules_that_break_flows_are_caught(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
     assert first_caught() is not None
+
+
+@pytest.mark.parametrize("mutant", LIMITS)
+def test_limits_that_count_flows_or_steps_wrongly_are_caught(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    assert first_caught(limits=True) is not None
+
+
+def test_a_standstill_is_caught_without_knowing_which_runs_a_limit_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts_flows_that_wait(monkeypatch)
+    monkeypatch.setattr(limit_oracle, "waits", lambda _: False)
+    failure = first_caught(limits=True)
+    assert failure is not None
+    assert "do not come to an end" in failure.what

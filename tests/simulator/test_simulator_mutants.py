@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, CatchUp, RunRecord, ScheduleRecord, Transition
+from evenbeat.rules import retention
+from evenbeat.rules.code_only import CODE, GRACE, HELD, MEMORY
 from evenbeat.rules.dependencies import PENDING, Facts, Success
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.rules.limits import Limits, Usage
@@ -31,7 +33,7 @@ from evenbeat.stores.base import (
 from evenbeat.stores.decisions import added, status_of, verdict, with_transition
 from evenbeat.stores.dependencies import read_facts
 from tests.simulator import MemoryBackend, Options, SimulationFailed, WatchedMemory, simulate
-from tests.simulator.simulation import DEFAULT
+from tests.simulator.simulation import DEFAULT, with_code_only
 
 # Each is caught within 15 seeds, most by the first; this leaves room for changes of the simulator.
 MOST_SEEDS = 100
@@ -232,7 +234,8 @@ class NoFence(WatchedMemory):
 
     def _settle(self, transition: Transition) -> bool:
         run = self._runs.get(transition.run)
-        return super()._settle(transition if run is None else replace(transition, attempt=run.attempt))
+        unfenced = transition if run is None else replace(transition, attempt=run.attempt, claim=run.claim)
+        return super()._settle(unfenced)
 
 
 class TwiceCompleted(WatchedMemory):
@@ -698,6 +701,34 @@ def test_dependencies_are_kept_when_the_steps_of_firing_are_gated() -> None:
 @pytest.mark.parametrize("mutant", CALENDAR_MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_store_that_breaks_calendars_is_caught(mutant: type[WatchedMemory]) -> None:
     assert first_caught(mutant, MOST_SEEDS, DEFAULT._replace(calendars=True)) is not None
+
+
+class PurgesHeld(WatchedMemory):
+    """Deletes also runs that are held."""
+
+    def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
+        return super().purge(finished_before, limit, replace(runs, held=()))
+
+
+def test_a_store_that_deletes_runs_that_are_held_is_caught() -> None:
+    assert first_caught(PurgesHeld, MOST_SEEDS, with_code_only(DEFAULT)) is not None
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda *_: (),
+        # The grace of a schedule may be longer than that of the pruner's node.
+        lambda now, _: (retention.Held(CODE, now - 2 * GRACE),),
+        lambda now, _: (retention.Held(MEMORY, now - HELD),),
+    ],
+    ids=["no rule", "the default grace", "another mark"],
+)
+def test_a_purge_that_ignores_late_nodes_is_caught(
+    held: Callable[[Instant, int], tuple[retention.Held, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "held_runs", held)
+    assert first_caught(WatchedMemory, MOST_SEEDS, with_code_only(DEFAULT)) is not None
 
 
 def test_firing_in_steps_is_kept_when_a_compare_and_set_gates_the_write() -> None:

@@ -295,7 +295,7 @@ class User:
 
     def _set_limit(self) -> None:
         """Set a limit, change it, or remove it."""
-        limit = random_limit(self.random)
+        limit = self._new_limit()
         present = self._repeat(lambda: self.store.get_record(LIMIT, OWNER, limit.name))
         if present is None:
             self._repeat(lambda: self.store.put_record(limit_record(limit), None))
@@ -304,6 +304,9 @@ class User:
         else:
             changed = limit_record(limit, present.version + 1)
             self._repeat(lambda: self.store.put_record(changed, present.version))
+
+    def _new_limit(self) -> Limit:
+        return random_limit(self.random)
 
     def _cancel_or_retry(self, name: str) -> None:
         found = self._repeat(lambda: self.store.find_runs(RunQuery(schedule=name, limit=10))).items

@@ -15,6 +15,7 @@ from evenbeat.core.records import Record
 from evenbeat.stores.urls import open_url
 from tests import servers
 from tests.lengths import some
+from tests.missing import skipped_without
 
 SERVERS = ("postgres", "valkey", "mongo")
 
@@ -31,13 +32,11 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def valkey_with(**settings: str) -> Iterator[str]:
-    server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
-    try:
+    with skipped_without("valkey"):
+        server = servers.Valkey({name.replace("_", "-"): value for name, value in settings.items()})
         server.start()
+    try:
         yield server.url
-    except servers.Unavailable as error:
-        servers.note_missing("valkey", str(error))
-        pytest.skip(str(error))
     finally:
         server.stop()
 

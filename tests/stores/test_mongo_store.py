@@ -339,8 +339,8 @@ def test_a_batch_is_halved_if_the_server_refuses_its_size(
     fire = firing.fire
 
     def refusing(session: Any, batch: firing.Batch, *rest: Any) -> Any:
-        sizes.append(batch.limit)
-        if batch.limit > 2:
+        sizes.append(batch.selection.limit)
+        if batch.selection.limit > 2:
             raise TooLarge("too large")
         return fire(session, batch, *rest)
 

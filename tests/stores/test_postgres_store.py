@@ -1338,6 +1338,8 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "states": ["succeeded", "failed"],
         "state": "succeeded",
         "spared": ["acme"],
+        "marks": ["/code", "/memory"],
+        "edges": [_LATELY, 1],
         "position": 10,
     }
     claims = Claim(worker="w", token="t", limit=10, now=1, lease=1, tasks=frozenset({"work", "other"}))
@@ -1363,6 +1365,9 @@ def hot_statements() -> dict[str, tuple[str, Any]]:
         "cohorts": '["default 4 default work"]',
         "keys": '["task=work"]',
         "idle_timeout": "1",
+        "places": [],
+        "marks": [],
+        "edges": [],
     }
     found["unassigned"] = (claim_statements.unassigned(True), given)
     found["settle"] = (statements.update_runs(("state", "error", "settled")), given)

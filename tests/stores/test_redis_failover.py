@@ -30,6 +30,7 @@ from evenbeat.testing import VirtualClock
 from tests import servers
 from tests.faults.fleet import wait_until
 from tests.faults.scenes.redis_failover import SERVICE, Cluster, Pair, client, replication, start
+from tests.missing import skipped_without
 from tests.store_calls import WaitingThread
 
 PATTERN = "{shop}:order:*"
@@ -54,11 +55,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def started(make: Callable[[], _Servers]) -> _Servers:
-    try:
+    with skipped_without("valkey"):
         return make()
-    except servers.Unavailable as error:
-        servers.note_missing("valkey", str(error))
-        pytest.skip(f"no valkey: {error}")
 
 
 def opened(stack: ExitStack, url: str) -> RedisStore:

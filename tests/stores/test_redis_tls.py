@@ -4,10 +4,8 @@ TLS."""
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +18,7 @@ from evenbeat.core.records import RunRecord
 from evenbeat.documents import RedisDocuments
 from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.redis import RedisStore
+from tests.certificates import self_signed
 
 
 class Terminator:
@@ -76,24 +75,12 @@ class Terminator:
             end.close()
 
 
-def certificate(folder: Path, name: str, host: str) -> tuple[Path, Path]:
-    """A self-signed certificate, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    made, key = folder / f"{name}.pem", folder / f"{name}.key"
-    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-    words += ["-addext", f"subjectAltName={host}", "-keyout", str(key), "-out", str(made)]
-    subprocess.run([openssl, *words], check=True, capture_output=True)
-    return made, key
-
-
 @pytest.fixture
 def secure(valkey: str, tmp_path: Path) -> Iterator[str]:
     """The URL over TLS, without the certificate to trust."""
     parts = urlsplit(valkey)
     assert parts.hostname is not None
-    made, key = certificate(tmp_path, "server", "IP:127.0.0.1")
+    made, key = self_signed(tmp_path, "server", addresses=("127.0.0.1",))
     terminator = Terminator((parts.hostname, parts.port or 6379), made, key)
     yield parts._replace(scheme="rediss", netloc=f"127.0.0.1:{terminator.port}").geturl()
     terminator.close()
@@ -121,7 +108,7 @@ def test_a_store_and_documents_work_over_tls(secure: str, tmp_path: Path) -> Non
 
 
 def test_a_server_with_an_untrusted_certificate_is_refused(secure: str, tmp_path: Path) -> None:
-    certificate(tmp_path, "other", "IP:127.0.0.1")
+    self_signed(tmp_path, "other", addresses=("127.0.0.1",))
     for url in (secure, f"{secure}&ssl_ca_certs={tmp_path / 'other.pem'}"):
         with closing(RedisStore(url)) as store, pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
             store.open()

@@ -4,6 +4,7 @@ others."""
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -16,10 +17,12 @@ import pytest
 from msgspec.structs import replace
 
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord
+from evenbeat.documents import sqlite as documents_sqlite
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import rows
+from evenbeat.stores import sqlite as stores_sqlite
 from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.sqlite import (
     SqliteStore,
@@ -709,11 +712,21 @@ def hot_statements() -> dict[str, str]:
     return found
 
 
+def test_no_placeholder_has_a_number() -> None:
+    """Python 3.12 warns of ``?1``, and other versions do not."""
+    for package in (stores_sqlite, documents_sqlite):
+        for file in Path(str(package.__file__)).parent.glob("*.py"):
+            numbered = re.findall(r"\?\d", file.read_text().replace("``?1``", ""))
+            assert numbered == [], file.name
+
+
 @pytest.mark.parametrize(("name", "statement"), hot_statements().items(), ids=hot_statements())
 def test_no_statement_reads_a_whole_table(store: SqliteStore, path: Path, name: str, statement: str) -> None:
     values = [None] * statement.count("?")
     with plain(path) as connection:
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    # SQLite 3.50 answers some statements from the index alone.
+    steps = [step.replace("COVERING INDEX", "INDEX") for step in steps]
     # The tenants, priorities and cohorts, which a query found one by one, are not tables.
     rows_made = ("SCAN CONSTANT ROW", "SCAN owner", "SCAN level", "SCAN waiting", "SCAN part")
     tables = [step for step in steps if "VIRTUAL TABLE" not in step and step not in rows_made]

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from evenbeat import InvalidValue, RunRefused, Scheduler
+from evenbeat import InvalidValue, RunRefused, Scheduler, StoreUnavailable
 from evenbeat.app.unique_runs import UniqueRuns
+from evenbeat.core.instants import LAST
 from evenbeat.core.records import Record, RunRecord
 from evenbeat.node.unique_records import UniqueRecords
 from evenbeat.rules import attempts
@@ -123,6 +124,49 @@ def test_when_it_has_ended_the_key_is_free(app: Scheduler) -> None:
     third = app.enqueue("work", unique="order-42").id
     assert third not in (first, second)
     assert active(app) == [third]
+
+
+def purge(app: Scheduler) -> None:
+    """Delete all runs that have ended."""
+    while (purged := app.store.purge(LAST, 100)).deleted or purged.until < LAST:
+        pass
+
+
+@EVERY_STORE
+@pytest.mark.parametrize("how", ["succeeded", "failed", "cancelled"])
+def test_the_id_of_a_purged_run_is_not_given_again(app: Scheduler, how: str) -> None:
+    seen: set[str] = set()
+    for _ in range(3):
+        run = app.enqueue("work", unique="order-42")
+        assert run.id not in seen
+        seen.add(run.id)
+        if how == "cancelled":
+            app.runs.cancel(run.id)
+        else:
+            assert end(app.store, how) == run.id
+        purge(app)
+    assert active(app) == []
+
+
+@EVERY_STORE
+def test_the_id_of_a_record_whose_writer_died_is_given_once(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(app.store, "add_runs", _no_answer)
+        with pytest.raises(StoreUnavailable):
+            app.enqueue("work", unique="order-42")
+    (record,) = app.store.find_records(KIND)
+    # Another call adds the run, later.
+    first = app.enqueue("work", unique="order-42")
+    assert first.id == record.body
+    assert end(app.store) == first.id
+    purge(app)
+    assert app.enqueue("work", unique="order-42").id != first.id
+
+
+def _no_answer(_: object) -> list[bool]:
+    raise StoreUnavailable("no answer")
 
 
 @EVERY_STORE
@@ -337,7 +381,8 @@ def test_a_writer_that_took_too_long_reads_the_record_again(monkeypatch: pytest.
     monkeypatch.setattr(app.store, "get_record", counted)
     wanted = RunRecord(id="r", task="work", unique_key="k")
     (resolved,) = UniqueRuns(app.store, lambda: next(seconds)).resolve([wanted])
-    assert (resolved.run.id, resolved.is_present, len(reads)) == ("r", False, 2)
+    # The record twice, then whether its run has ended.
+    assert (resolved.run.id, resolved.is_present, len(reads)) == ("r", False, 3)
     app.close()
 
 

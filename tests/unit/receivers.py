@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import socketserver
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,8 +13,6 @@ from email.message import Message as Mail
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import pytest
 
 from evenbeat.core.alerts import Message
 
@@ -170,15 +166,3 @@ def text_of(mail: Mail) -> str:
     content = part.get_payload(decode=True)
     assert isinstance(content, bytes)
     return content.decode()
-
-
-def certificate(folder: Path, name: str, hosts: str) -> tuple[Path, Path]:
-    """Make a self-signed certificate, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("there is no openssl to make a certificate with")
-    made, key = folder / f"{name}.pem", folder / f"{name}.key"
-    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-    words += ["-addext", f"subjectAltName={hosts}", "-keyout", str(key), "-out", str(made)]
-    subprocess.run([openssl, *words], check=True, capture_output=True)
-    return made, key

@@ -531,3 +531,24 @@ def test_the_account_adds_up_after_any_operations(
         if middle > whole.counted_from:
             halves = account(app, until=middle), account(app, middle)
             assert sum(half.expected for half in halves) == whole.expected
+
+
+@pytest.mark.parametrize("generation", [1, 2, 5])
+def test_two_runs_of_a_tick_are_shown_also_of_two_generations(app: VirtualScheduler, generation: int) -> None:
+    """Each generation gives the run of a tick another id, so the store keeps both."""
+    app.schedules.add("beat", every("1m"), "work")
+    app.travel("1m")
+    app.schedules.delete("beat")
+    app.schedules.add("beat", every("1m"), "work")
+    app.travel("3m")
+    account(app)  # adds up
+    store = app.store
+    assert isinstance(store, VirtualStore)
+    (run,) = [run for run in store._runs.values() if run.tick == to_ms(NOON + 3 * MINUTE)]
+    assert run.generation == 2
+    other = replace(run, id=f"default/beat/{generation}/x{run.tick}", generation=generation)
+    store.add_runs([replace(other, state="queued", attempt=0, finished_at=None)])
+    found = app.schedules.account("beat")
+    assert not found.adds_up
+    assert ticks(found, "doubled") == [3]
+    assert (found.expected, found.ran, found.missing) == (3, 3, 0)

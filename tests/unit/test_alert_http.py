@@ -13,7 +13,8 @@ import pytest
 
 from evenbeat.alerts.channels.base import DeliveryFailed
 from evenbeat.alerts.channels.http import HttpClient
-from tests.unit.receivers import MARK, certificate, receiver, secure_receiver, talker
+from tests.certificates import self_signed
+from tests.unit.receivers import MARK, receiver, secure_receiver, talker
 
 PUBLIC, OTHER_PUBLIC = "93.184.215.14", "2606:4700:4700::1111"
 HOST = "hooks.example.com"
@@ -314,8 +315,8 @@ def test_a_url_that_is_not_usable_is_final(bad: str) -> None:
 
 
 def test_tls_checks_the_certificate_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = certificate(tmp_path, "right", f"DNS:{HOST}")
-    wrong = certificate(tmp_path, "wrong", f"DNS:other.example.com,IP:{PUBLIC},IP:127.0.0.1")
+    right = self_signed(tmp_path, "right", hosts=(HOST,))
+    wrong = self_signed(tmp_path, "wrong", hosts=("other.example.com",), addresses=(PUBLIC, "127.0.0.1"))
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(right[0].read_bytes() + wrong[0].read_bytes())
     with secure_receiver(right) as server, secure_receiver(wrong) as other:

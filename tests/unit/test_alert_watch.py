@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from evenbeat.alerts import open_incidents
 from evenbeat.alerts.channels.base import DeliveryFailed
+from evenbeat.alerts.evaluation import LOOK_BACK
 from evenbeat.alerts.sender import BACKOFF, CLAIMED_FOR
 from evenbeat.alerts.waiting import Waiting
 from evenbeat.alerts.watch import TURN_EVERY
@@ -18,7 +20,7 @@ from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.signals import Signals, stored_rules
 from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
-from evenbeat.rules import changes
+from evenbeat.rules import attempts, changes
 from evenbeat.rules.alert_records import (
     CHANNEL,
     INCIDENT,
@@ -809,3 +811,90 @@ def test_a_test_message_is_sent_without_any_rule(bench: Bench) -> None:
     assert bench.process.sender.step(bench.clock.now)
     assert bench.receiver.kinds == ["test"]
     assert not bench.process.sender.step(bench.clock.now)
+
+
+def fail_unsignalled(bench: Bench, name: str, schedule: str | None = "s", **fields: Any) -> None:
+    """A run that fails on a node that does not know the rules yet."""
+    bench.clock.advance("1s")
+    end_run(bench.store, a_run(name, schedule, **fields), "ValueError: boom", is_signalled=False)
+
+
+def fail_ahead(bench: Bench, name: str) -> None:
+    """A run that fails on a node whose clock is ahead: the store says an earlier end than the signal."""
+    bench.clock.advance("1s")
+    bench.store.add_runs([a_run(name)])
+    claim = Claim(worker="w", token=name, limit=1, now=bench.clock.now, lease=30_000)
+    (held,) = bench.store.claim_runs(claim).runs
+    ahead = bench.clock.now + 3
+    end = attempts.failed(held, "boom", ahead, "end")
+    assert bench.store.settle_runs([Signals(stored_rules(bench.store)).with_end(held, end, ahead)]) == [True]
+
+
+def test_a_failure_that_no_node_signals_yet_is_announced_once_after_the_rule_was_added() -> None:
+    bench = Bench()
+    bench.schedule("s")
+    bench.schedule("t")
+    fail_unsignalled(bench, "before")
+    bench.clock.advance("1s")
+    put_rule(bench.store, "failed", schedule="s", created_at=bench.clock.now)
+    fail_unsignalled(bench, "first")
+    fail_unsignalled(bench, "of another schedule", "t")
+    fail_unsignalled(bench, "of another tenant", "s", tenant="acme")
+    for _ in range(80):
+        bench.clock.advance(f"{TURN_EVERY}ms")
+        bench.process.turn()
+    assert bench.receiver.kinds == ["opened"]
+    assert [(each.run, each.failures) for each in incidents(bench.store)] == [("first", 1)]
+
+
+def test_a_failure_counts_once_with_its_signal_though_the_clocks_differ() -> None:
+    bench = Bench()
+    bench.schedule("s")
+    put_rule(bench.store, "failing:2", created_at=bench.clock.now)
+    fail_ahead(bench, "x")
+    for _ in range(3):
+        bench.clock.advance(f"{TURN_EVERY}ms")
+        bench.process.turn()
+    assert [each.failures for each in incidents(bench.store)] == [1]
+    assert bench.receiver.kinds == []
+    fail_unsignalled(bench, "y")
+    bench.clock.advance(f"{TURN_EVERY}ms")
+    bench.process.turn()
+    assert bench.receiver.kinds == ["opened"]
+
+
+@pytest.mark.parametrize("fail", [fail_unsignalled, fail_ahead])
+def test_a_failure_of_an_incident_that_has_ended_is_not_announced_again(
+    fail: Callable[[Bench, str], None],
+) -> None:
+    bench = Bench()
+    bench.schedule("s")
+    put_rule(bench.store, "failed", created_at=bench.clock.now)
+    fail(bench, "first")
+    bench.run(None)
+    for _ in range(20):
+        bench.clock.advance(f"{TURN_EVERY}ms")
+        bench.process.turn()
+    assert bench.receiver.kinds == ["opened", "recovered"]
+    assert len(past(bench.store)) == 1
+
+
+def test_only_a_young_rule_about_failures_reads_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.schedule("s")
+    asked: list[object] = []
+    find = bench.store.find_runs
+
+    def counted(query: Any) -> Any:
+        asked.append(query)
+        return find(query)
+
+    monkeypatch.setattr(bench.store, "find_runs", counted)
+    put_rule(bench.store, "missed", name="missed", created_at=bench.clock.now)
+    put_rule(bench.store, "failed", created_at=bench.clock.now - LOOK_BACK)
+    bench.process.turn()
+    assert asked == []
+    put_rule(bench.store, "failed", name="young", created_at=bench.clock.now)
+    bench.clock.advance(f"{TURN_EVERY}ms")
+    bench.process.turn()
+    assert len(asked) == 1

@@ -47,7 +47,7 @@ def counted(**fields: Any) -> Statistics:
 
 
 def transition(**fields: Any) -> Transition:
-    return Transition(run="r", attempt=5, **{"expect": ("running",), "token": "t", **fields})
+    return Transition(run="r", attempt=5, claim=None, **{"expect": ("running",), "token": "t", **fields})
 
 
 def ended(**fields: Any) -> Transition:

@@ -518,8 +518,9 @@ def test_an_audited_write_makes_no_call_of_its_own(
     app.schedules.pause("beat")
     app.enqueue("work", id="r")
     app.runs.cancel("r")
-    # The first call reads the quotas, and those of the next five seconds know them.
-    assert store.calls == ["find_records"] + ["put_schedules"] * 3 + ["settle_runs"]
+    # The first call reads the quotas, and those of the next five seconds know them. A cancel reads the alert
+    # rules.
+    assert store.calls == ["find_records"] + ["put_schedules"] * 3 + ["find_records", "settle_runs"]
 
 
 # -- reading -------------------------------------------------------------------------------------------------

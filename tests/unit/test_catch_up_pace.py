@@ -183,10 +183,10 @@ def test_a_schedule_that_catches_up_neither_waits_for_a_run_nor_is_stuck() -> No
     assert found is not None
     assert found == (9, T + 10 * MINUTE + 6 * SECOND)
     assert not is_waiting(held)
-    assert not may_be_stuck(held)
+    assert not may_be_stuck(held, T)
     # The end of a run wakes it early; a deferral by a node is not the rate's doing.
     assert catching_up(replace(held, wake_at=T + 10 * MINUTE + 60 * SECOND)) is None
-    assert may_be_stuck(replace(held, wake_at=T + 10 * MINUTE + 60 * SECOND))
+    assert may_be_stuck(replace(held, wake_at=T + 10 * MINUTE + 60 * SECOND), T)
     assert catching_up(replace(held, state="paused")) is None
 
 

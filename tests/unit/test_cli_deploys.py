@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from copy import copy
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -34,21 +32,42 @@ payload = { n = 5, password = "hunter2" }
 """
 
 
-_numbers = count()
+_tests = 0
 
 
 def code() -> str:
     """Return the name of the file with the code of this test."""
-    return f"jobs{copy(_numbers).__next__()}.py"
+    return f"jobs{_tests}.py"
 
 
 @pytest.fixture(autouse=True)
 def files(app: Scheduler, tmp_path: Path) -> Path:
-    # The module of each test has a name of its own: a process imports a name once.
-    next(_numbers)
+    # The module of each test has another name: a process imports a name once.
+    global _tests
+    _tests += 1
     (tmp_path / code()).write_text(CODE)
     (tmp_path / "schedules.toml").write_text(FILE)
     return tmp_path
+
+
+def test_plan_and_apply_obey_the_mode_of_the_settings(
+    files: Path, app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes with this setting write no row of a decorated task, and delete the one it had."""
+    monkeypatch.setenv("EVENBEAT_SCHEDULE_MODE", "code")
+    assert "0 to add, 0 to change, 0 to remove" in printed("plan", code())
+    printed("apply", code(), "--yes")
+    assert app.schedules.list() == []
+    monkeypatch.setenv("EVENBEAT_SCHEDULE_MODE", "durable")
+    printed("apply", code(), "--yes")
+    assert [row.name for row in app.schedules.list()] == ["report"]
+    monkeypatch.delenv("EVENBEAT_SCHEDULE_MODE")
+    (files / "evenbeat.toml").write_text('schedule_mode = "code"')
+    shown = printed("plan", code(), code=3)
+    assert "- report  remove (code shop): it is in the code only" in shown
+    assert "1 to remove" in shown
+    printed("apply", code(), "--yes")
+    assert app.schedules.list() == []
 
 
 def test_plan_shows_what_a_deploy_would_add_and_exits_with_3(files: Path) -> None:

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from evenbeat import Scheduler
 from evenbeat.core.records import Record
+from evenbeat.errors import StoreUnavailable
 from evenbeat.rules.firing import Planned
 from evenbeat.stores.base import RunQuery, ScheduleQuery, Write
+from evenbeat.stores.sqlite import SqliteStore
 from tests.unit import cli_store
 from tests.unit.cli_store import HOUR, MINUTE, Clock, answered, claim, fire, node, printed
 
@@ -136,6 +139,46 @@ def test_rows_in_quarantine_are_shown_and_those_that_can_be_planned_are_woken(
     assert "mended: Schedule b is active and has no wake-up" in text
     assert "left: Schedule a is active and has no wake-up" in text
     assert "1 row could not be read" in printed("doctor", code=1)
+
+
+@pytest.mark.parametrize("state", ["active", "paused"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"trigger": "when it rains"},
+        {"trigger": "0 0 * * * tz=Mars/Olympus"},
+        {"payload": "{"},
+        {"declared": "{"},
+    ],
+    ids=lambda damage: next(iter(damage)),
+)
+def test_doctor_counts_every_row_that_a_list_shows_as_unreadable(
+    app: Scheduler, damage: dict[str, Any], state: Any
+) -> None:
+    """No node has noted them: they are not due, or paused."""
+    app.schedules.add("a", "@hourly", "t")
+    app.schedules.add("b", "@hourly", "t")
+    (row,) = app.store.find_schedules(ScheduleQuery(name="a")).items
+    broken = replace(row, state=state, revision=row.revision + 1, **damage)
+    app.store.put_schedules([Write(Planned(broken), row.version)])
+    shown = {schedule.name: schedule.damage for schedule in app.schedules.list()}
+    assert shown["a"]
+    assert not shown["b"]
+    text = printed("doctor", code=1)
+    assert "every row could be read" not in text
+    assert "1 row could not be read" in text
+
+
+def test_doctor_does_not_say_that_rows_could_be_read_if_none_was(
+    app: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Any:
+        raise StoreUnavailable("permission denied for table schedules")
+
+    monkeypatch.setattr(SqliteStore, "find_schedules", refuse)
+    text = printed("doctor", code=1)
+    assert "the schedules can't be read: permission denied" in text
+    assert "every row could be read" not in text
 
 
 def test_a_tick_that_was_settled_twice_is_found_and_its_surplus_cancelled(

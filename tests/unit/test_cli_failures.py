@@ -190,7 +190,13 @@ def test_a_store_of_a_newer_version_is_a_line(app: Scheduler) -> None:
 
 def test_every_command_closes_its_store(app: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
-    monkeypatch.setattr(Scheduler, "close", lambda self: closed.append(self))
+    close = Scheduler.close
+
+    def noted(self: Scheduler) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(Scheduler, "close", noted)
 
     failed("schedules", "show", "nope")
     assert len(closed) == 1

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from evenbeat import Scheduler
+from evenbeat.cli import output
 from tests.unit import cli_store
 from tests.unit.cli_store import HOUR, MINUTE, Clock, answered, claim, fail, fire, printed, succeed
 
@@ -287,3 +291,30 @@ def test_show_as_json_has_the_coming_ticks(app: Scheduler) -> None:
     document = answered("schedules", "show", "a")
     assert document["next"][:2] == ["2026-03-03T00:00:00Z", "2026-03-04T00:00:00Z"]
     assert document["explain"] == "at 00:00 every day (UTC)"
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------
+
+
+def test_json_has_no_character_that_could_rewrite_the_terminal(app: Scheduler) -> None:
+    text = "\x00\x1b[2J\x7f\x85\x9b31m\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\U000e0001"
+    text += " naïve 漢 😀"
+    app.schedules.add("a", "* * * * *", "t", {"text": text}, description="ok \u202e\x9b")
+    out = printed("schedules", "show", "a", "--json")
+    assert [char for char in out if not char.isprintable() and char != "\n"] == []
+    assert "naïve 漢 😀" in out
+    assert r"\u009b31m" in out
+    document = json.loads(out)
+    assert document["schedule"]["payload"]["text"] == text
+    assert document["schedule"]["description"] == "ok \u202e\x9b"
+
+
+def test_every_command_prints_json_in_the_same_way() -> None:
+    folder = Path(output.__file__).parent
+    places = [
+        f"{path.relative_to(folder)}: {line.strip()}"
+        for path in sorted(folder.rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "echo(json.dumps" in line or ("json.dumps(" in line and "indent" in line)
+    ]
+    assert places == ["output.py: text = json.dumps(document, indent=2, ensure_ascii=False)"]

@@ -12,20 +12,23 @@ from msgspec.structs import replace
 
 from evenbeat import InvalidValue, Scheduler, cron, every
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
+from evenbeat.core.json_text import encode
+from evenbeat.core.records import CatchUp, Record, RunRecord, ScheduleRecord
 from evenbeat.errors import ScheduleNotFound, StoreUnavailable
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.fallback import Fallback
+from evenbeat.node.pruner import Pruner
 from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Event, Events
-from evenbeat.rules import changes
-from evenbeat.rules.code_only import GRACE, MOST_LATE, in_memory, may_delete_row, run_of
-from evenbeat.stores.base import Page, RunQuery, ScheduleQuery, Write
+from evenbeat.rules import attempts, changes
+from evenbeat.rules import retention as rules
+from evenbeat.rules.attempts import is_expired
+from evenbeat.rules.code_only import GRACE, LONGEST_GRACE, MOST_LATE, in_memory, may_delete_row, run_of
+from evenbeat.stores.base import Claim, Page, RunQuery, ScheduleQuery, Write
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock, virtual
 
 MINUTE = 60_000
-KEEP = 30 * 86_400_000
 BEAT = ScheduleRecord(name="beat", task="work", trigger="* * * * *")
 
 
@@ -42,9 +45,9 @@ class Breaking(MemoryStore):
         self._check("find_schedules")
         return super().find_schedules(query)
 
-    def add_runs(self, runs: Any) -> list[bool]:
+    def add_runs(self, runs: Any, before: Instant | None = None) -> list[bool]:
         self._check("add_runs")
-        return super().add_runs(runs)
+        return super().add_runs(runs, before)
 
     def _check(self, method: str) -> None:
         if method in self.broken:
@@ -65,7 +68,7 @@ def store(clock: VirtualClock) -> Breaking:
 
 def ticker(store: MemoryStore, *wanted: ScheduleRecord, events: Events | None = None) -> CodeTicker:
     heard = Events() if events is None else events
-    return CodeTicker(store, heard, Fallback(store, heard), wanted, retention=KEEP, name="n1")
+    return CodeTicker(store, heard, Fallback(store, heard), wanted, name="n1")
 
 
 def runs(store: MemoryStore, **query: Any) -> list[RunRecord]:
@@ -102,7 +105,7 @@ class TestTicks:
         assert ticks(store) == [0, 1, 2, 3, 4]
         run = runs(store)[0]
         assert run.id == f"default/beat/1/{run.tick}"
-        assert (run.cause, run.fired_by, run.state) == ("tick", "n1", "queued")
+        assert (run.cause, run.fired_by, run.state) == ("tick", "n1/code", "queued")
         assert store.find_schedules(ScheduleQuery()).items == ()
 
     def test_a_spread_delays_each_tick_by_the_same_time(self, store: Breaking, clock: VirtualClock) -> None:
@@ -169,7 +172,7 @@ class TestLateTicks:
         clock.advance("4m")
         walk(clock, ticker(store, BEAT).step, 0)
         assert ticks(store) == [0, 1, 2, 3, 4]
-        assert {run.execution.expires for run in runs(store)} == {KEEP}
+        assert {run.execution.expires for run in runs(store)} == {None}
 
     def test_later_ones_are_recorded_as_runs_that_have_expired(
         self, store: Breaking, clock: VirtualClock
@@ -197,7 +200,7 @@ class TestLateTicks:
         walk(clock, other.step, 30)
         frozen.step(clock.now)
         assert ticks(store) == list(range(31))
-        assert {run.execution.expires for run in runs(store)} == {KEEP}
+        assert {run.execution.expires for run in runs(store)} == {None}
 
     def test_a_new_schedule_has_missed_nothing(self, store: Breaking, clock: VirtualClock) -> None:
         ticker(store, BEAT).step(clock.now)
@@ -213,12 +216,12 @@ class TestLateTicks:
 
     def test_a_shorter_expiry_of_the_schedule_stays(self) -> None:
         short = replace(BEAT, execution=replace(BEAT.execution, expires=1_000))
-        assert run_of(short, MINUTE, MINUTE, KEEP).execution.expires == 1_000
+        assert run_of(short, MINUTE, MINUTE).execution.expires == 1_000
 
     def test_a_schedule_may_have_a_grace_of_its_own(self) -> None:
         short = replace(BEAT, catch_up=CatchUp("skip", grace=1_000))
-        assert run_of(short, MINUTE, MINUTE + 1_000, KEEP).execution.expires == KEEP
-        assert run_of(short, MINUTE, MINUTE + 1_001, KEEP).execution.expires == 1_000
+        assert run_of(short, MINUTE, MINUTE + 1_000).execution.expires is None
+        assert run_of(short, MINUTE, MINUTE + 1_001).execution.expires == 1_000
 
 
 class TestModes:
@@ -398,10 +401,12 @@ class TestApp:
         with pytest.raises(InvalidValue, match="durable is about a schedule"):
             Scheduler("memory://").task(name="work", durable=False)(_nothing)
 
-    def test_runs_are_kept_for_twice_the_grace(self) -> None:
-        app = Scheduler("memory://", retention="1h")
-        app.task(name="work", schedule=every("1h"), durable=False, grace="31m")(_nothing)
-        with pytest.raises(InvalidValue, match="retention 1h is less than twice the grace of schedule work"):
+    def test_a_grace_that_is_longer_than_purges_keep_runs_is_refused(self) -> None:
+        app = Scheduler("memory://")
+        app.task(name="work", schedule=every("1h"), durable=False, grace="61m")(_nothing)
+        with pytest.raises(
+            InvalidValue, match="grace 1h1m of schedule work, which is in the code only, is longer"
+        ):
             app.start()
 
     def test_nodes_name_the_schedules_without_a_row(self) -> None:
@@ -475,3 +480,115 @@ def test_an_interval_keeps_its_phase_when_it_gets_a_row() -> None:
         assert ticks == ["12:30", "12:20", "12:10", "12:00"]
         other = app.schedules.declare("other", every("10m"), "ping")
         assert f"{other.next_run:%H:%M:%S}" == "12:49:50"
+
+
+class Stopping(MemoryStore):
+    """Stops the caller of the next ``add_runs`` while others go on."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.meanwhile: Callable[[], None] | None = None
+
+    def add_runs(self, runs: Any, before: Instant | None = None) -> list[bool]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().add_runs(runs, before)
+
+
+RULES = (rules.StoredRule(keep=MINUTE), rules.StoredRule(most=1))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["keep", "most"])
+class TestRetention:
+    """No retention rule lets a tick fire twice: only the id of its run keeps it single."""
+
+    def set_up(self, clock: VirtualClock, rule: rules.StoredRule) -> Stopping:
+        store = Stopping(clock)
+        store.open()
+        owner, key = rules.record_place(None, None)
+        store.put_record(Record(kind=rules.KIND, tenant=owner, key=key, body=encode(rule)))
+        return store
+
+    def go_on(self, store: Stopping, clock: VirtualClock, minutes: int, *nodes: CodeTicker) -> list[str]:
+        """Let nodes fire, execute at once and purge; return the ids of the runs that were executed."""
+        pruner, executed = Pruner(store, 30 * 86_400_000), []
+        for _ in range(minutes):
+            for node in nodes:
+                node.step(clock.now)
+            claim = Claim(worker="w", token=f"c{clock.now}", limit=999, now=clock.now, lease=MINUTE)
+            for run in store.claim_runs(claim).runs:
+                if is_expired(run, clock.now):
+                    ending = attempts.expired(run, clock.now, f"x{run.id}")
+                else:
+                    executed.append(run.id)
+                    ending = attempts.succeeded(run, "null", clock.now, f"s{run.id}")
+                assert store.settle_runs([ending]) == [True]
+            due = clock.now
+            while due < clock.now + MINUTE:
+                due = pruner.step(max(due, clock.now))
+            clock.advance("1m")
+        return executed
+
+    @pytest.mark.parametrize("minutes", [4, 59, 100, 300])
+    def test_a_node_that_was_stopped_fires_nothing_twice(
+        self, clock: VirtualClock, rule: rules.StoredRule, minutes: int
+    ) -> None:
+        store = self.set_up(clock, rule)
+        late = replace(BEAT, catch_up=CatchUp("skip", grace=LONGEST_GRACE))
+        stopped, other = ticker(store, late), ticker(store, BEAT)
+        executed = self.go_on(store, clock, 3, stopped, other)
+        executed += self.go_on(store, clock, minutes, other)
+        executed += self.go_on(store, clock, 3, stopped, other)
+        assert len(executed) == len(set(executed)) == minutes + 5
+
+    @pytest.mark.parametrize("minutes", [4, 80, 300])
+    def test_a_node_that_is_stopped_before_it_adds_the_run_fires_nothing_twice(
+        self, clock: VirtualClock, rule: rules.StoredRule, minutes: int
+    ) -> None:
+        store = self.set_up(clock, rule)
+        stopped, other = ticker(store, BEAT), ticker(store, BEAT)
+        executed = self.go_on(store, clock, 3, stopped, other)
+        store.meanwhile = lambda: executed.extend(self.go_on(store, clock, minutes, other))
+        executed += self.go_on(store, clock, 3, stopped, other)
+        assert len(executed) == len(set(executed)) == minutes + 5
+
+    def test_a_tick_that_nobody_else_fired_is_recorded_if_it_comes_too_late(
+        self, clock: VirtualClock, rule: rules.StoredRule
+    ) -> None:
+        store = self.set_up(clock, rule)
+        node = ticker(store, BEAT)
+        self.go_on(store, clock, 1, node)
+        store.meanwhile = lambda: clock.advance("3h")  # type: ignore[assignment]
+        node.step(clock.now)
+        assert runs(store) == []  # refused
+        node.step(clock.now)
+        found = runs(store)
+        assert is_expired(found[0], clock.now)
+        assert [(run.tick or 0) - (found[0].tick or 0) for run in found[-2:]] == [179 * MINUTE, 180 * MINUTE]
+
+    def test_old_runs_are_deleted_in_the_end(self, clock: VirtualClock, rule: rules.StoredRule) -> None:
+        store = self.set_up(clock, rule)
+        self.go_on(store, clock, 300, ticker(store, BEAT))
+        assert 119 <= len(runs(store)) <= 122
+
+
+def test_a_purge_of_the_tenant_keeps_the_runs_that_keep_ticks_single() -> None:
+    app = Scheduler("memory://", tenant="acme")
+
+    @app.task(schedule=every("10m"), durable=False)
+    def memory() -> None: ...
+
+    with virtual(app) as scheduler:
+        scheduler.travel("3h")
+        scheduler.enqueue(memory)
+        scheduler.run_pending()
+        done = scheduler.tenants.purge("acme")
+        left = scheduler.runs.list(limit=100)
+        assert done.is_complete
+        assert any("in the code only" in words for words in done.remains)
+        assert {run.schedule for run in left} == {"memory"}
+        assert 12 <= len(left) <= 13
+        ran = len(scheduler.finished)
+        scheduler.run_pending()
+        assert len(scheduler.finished) == ran

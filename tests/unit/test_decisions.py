@@ -30,7 +30,9 @@ T = 1_772_366_400_000
 
 
 def transition(**fields: Any) -> Transition:
-    return Transition(**{"run": "r", "attempt": 2, "expect": ("running",), "token": "t", **fields})
+    return Transition(
+        **{"run": "r", "attempt": 2, "claim": None, "expect": ("running",), "token": "t", **fields}
+    )
 
 
 @pytest.mark.parametrize(

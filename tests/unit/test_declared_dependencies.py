@@ -144,7 +144,7 @@ def test_of_two_changes_that_would_close_a_cycle_one_is_refused(
             return call
 
         with monkeypatch.context() as patched:
-            for name in ("find_schedules", "put_schedules"):
+            for name in ("get_record", "find_schedules", "put_schedules"):
                 patched.setattr(MemoryStore, name, act(name))
             with contextlib.suppress(InvalidValue):
                 app.schedules.update("a", trigger=on_success_of("b"))

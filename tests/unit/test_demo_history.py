@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -16,9 +17,10 @@ from evenbeat.core.instants import Instant, read_instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.demo.history import WEEK, is_empty, make_history, write_history
 from evenbeat.demo.past import Contents
-from evenbeat.demo.shop import MISSING_TASK, add_tasks
-from evenbeat.demo.shop_schedules import CLOCK_CHANGE, IMAGE, LARGE, SCRIPT
+from evenbeat.demo.shop import add_tasks
+from evenbeat.demo.shop_schedules import CLOCK_CHANGE, LARGE
 from evenbeat.errors import ScheduleNotFound
+from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.stores.sqlite import SqliteStore
 from evenbeat.testing import VirtualClock
@@ -127,7 +129,7 @@ def test_another_time_gives_the_same_ends_to_the_same_ticks() -> None:
 
 
 def test_the_statistics_are_those_of_the_runs(app: Scheduler) -> None:
-    for name in ("nightly-report", "crm-sync", "hostile-texts"):
+    for name in ("nightly-report", "crm-sync", "newsletter"):
         runs = app.runs.list(schedule=name, limit=5_000)
         states = Counter(run.state for run in runs)
         stats = app.schedules.stats(name)
@@ -212,18 +214,15 @@ def test_the_ledger_has_skipped_and_coalesced_ticks(app: Scheduler) -> None:
     assert {row.reason for row in app.schedules.skipped("check_links")} == {"late"}
 
 
-def test_schedules_are_paused_deleted_edited_and_without_a_task(app: Scheduler) -> None:
+def test_schedules_are_paused_deleted_and_edited(app: Scheduler) -> None:
     newsletter = app.schedules.get("newsletter")
-    assert (newsletter.state, newsletter.paused_by) == ("paused", f"carla {SCRIPT}")
-    assert SCRIPT in newsletter.pause_note
+    assert (newsletter.state, newsletter.paused_by) == ("paused", "carla@shop.example")
+    assert "ticket 4711" in newsletter.pause_note
     assert newsletter.paused_until is not None
     assert app.schedules.get("survey", tenant="acme").paused_by == "omar@acme.example"
     assert {"trigger", "description"} <= set(app.schedules.get("purge_sessions").edited)
     with pytest.raises(ScheduleNotFound):
         app.schedules.get("old-import")
-    waiting = app.runs.list(task=MISSING_TASK)
-    assert {run.state for run in waiting} == {"queued"}
-    assert app.tasks.get(MISSING_TASK) is None
     assert [run.state for run in app.runs.list(state="cancelled")] == ["cancelled"]
 
 
@@ -237,22 +236,14 @@ def test_a_calendar_moves_the_ticks_of_a_schedule(app: Scheduler) -> None:
 def test_large_integers_keep_every_digit(app: Scheduler, store: CountedStore) -> None:
     (run, *_) = app.runs.list(schedule="charge-accounts", tenant="acme")
     assert run.payload["account"] == LARGE == 2**53 + 1
-    assert run.result["total_cents"] == 12_345_678_901_234_567_890
+    assert run.result["account"] == LARGE
 
 
-def test_hostile_texts_are_in_every_field_that_takes_them(app: Scheduler) -> None:
-    schedule = app.schedules.get("hostile-texts")
-    for text in (schedule.task, schedule.description):
-        assert SCRIPT in text
-    runs = app.runs.list(schedule="hostile-texts", limit=50)
-    assert {run.state for run in runs} == {"succeeded", "failed"}
-    for run in runs:
-        assert SCRIPT in (run.error or str(run.result))
-        assert SCRIPT in run.payload["text"]
-        assert IMAGE in app.runs.logs(run.id)[0].text
-    assert any(SCRIPT in token.name for token in app.tokens.list())
-    assert any(SCRIPT in window.note for window in app.alerts.windows.list())
-    assert any(SCRIPT in entry.actor for entry in app.audit.list(limit=200))
+def test_no_text_looks_like_html() -> None:
+    """The tests in a browser have such texts: a customer of the demo should not meet them."""
+    contents = make_history(END)
+    for record in (*contents.schedules, *contents.runs, *contents.records, *contents.logs):
+        assert b"<" not in msgspec.json.encode(record)
 
 
 def test_people_are_in_the_audit(app: Scheduler) -> None:
@@ -270,8 +261,31 @@ def test_alerts_have_rules_incidents_and_deliveries(app: Scheduler) -> None:
     assert "invoice-export" in {incident.subject for incident in app.alerts.incidents()}
     assert app.alerts.incidents(open=False)
     states = {delivery.state for delivery in app.alerts.deliveries(limit=100)}
-    assert states == {"sent", "failed", "pending"}
-    assert [channel.address for channel in app.alerts.channels.list()] == ["http://127.0.0.1:9"]
+    assert states == {"sent"}
+    assert [channel.address for channel in app.alerts.channels.list()] == ["env:EVENBEAT_SECRET_ON_CALL"]
+
+
+def test_one_thing_needs_attention_while_a_node_is_alive() -> None:
+    store = MemoryStore(VirtualClock(END))
+    write_history(store)
+    app = Scheduler(store)
+    add_tasks(app)
+    node = NodeInfo(
+        name="node",
+        host="h",
+        pid=1,
+        version="1",
+        started_at=END,
+        seen_at=END,
+        ticker=True,
+        worker=True,
+        tasks={task.name: "thread" for task in app.tasks},
+        queues=["default", "mail", "reports"],
+        slots={"thread": 4},
+    )
+    Presence(store, node).step(END)
+    (item,) = app.attention(all_tenants=True).items
+    assert (item.kind, item.schedule) == ("failing", "invoice-export")
 
 
 def test_durations_vary_over_the_day(app: Scheduler) -> None:

@@ -31,15 +31,18 @@ from evenbeat.core.records import CatchUp, RunRecord, ScheduleRecord
 from evenbeat.doctor.diagnosis import diagnose
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
+    MOST_SUCCESSES,
     NO_FACTS,
     Facts,
     Pending,
     Success,
+    choose,
     cycle_through,
     facts_of,
     needs_facts,
     predecessor_run,
     success_run,
+    successes_before,
 )
 from evenbeat.rules.firing import WAIT_CHECK, plan
 from evenbeat.stores.base import ScheduleQuery, Write
@@ -277,6 +280,32 @@ def test_ids_contain_the_run_that_succeeded_or_its_hash() -> None:
     assert len(id_after(long).id) <= 400
     assert predecessor_run(id_after(long)) is None
     assert predecessor_run(RunRecord(id="a", task="t")) is None
+
+
+def test_ids_tell_how_many_successes_led_to_a_run() -> None:
+    made = {name: replace(row(), name=name) for name in ("report", "after")}
+    for first in ("default/load/1/5", "by-hand", "default/by-hand", "other/x/1/after/y/1/5", "x" * 400):
+        run, names = first, ("report", "after")
+        assert successes_before(run, "default") == 0
+        hashes = 0
+        for number in range(1, 1_200):
+            found = success_run(made[names[number % 2]], Success(run, None, NOW), NOW)
+            assert successes_before(found.id, "default") == number
+            hashes += predecessor_run(found) is None
+            run = found.id
+        assert hashes > 10
+    for odd in ("~5", "~.5", "~x.5", "~\u0665.5", "~-5.5"):
+        assert successes_before(f"default/a/1/after/{odd}", "default") == 1
+
+
+def test_a_success_that_a_thousand_led_to_starts_nothing() -> None:
+    made = row(trigger="on success of load")
+    ids = [f"default/load/1/after/~{number}.x" for number in (MOST_SUCCESSES - 1, MOST_SUCCESSES)]
+    pending = [Pending(f"report/{run}", Success(run, None, NOW, generation=1)) for run in ids]
+    chosen = choose(made, pending, 10, 10)
+    assert chosen.fires == (pending[0],)
+    assert chosen.drops == (("chain", (pending[1],)),)
+    assert chosen.left == ()
 
 
 def test_cycles_are_found_through_others() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -16,8 +16,12 @@ from msgspec.structs import replace
 from evenbeat import InvalidValue, Scheduler, acting_as, cron, every
 from evenbeat.app import deploying
 from evenbeat.core.deploys import DeployPlan, PlanEntry
+from evenbeat.core.records import ScheduleState
+from evenbeat.node.code_ticker import CodeTicker
+from evenbeat.node.fallback import Fallback
+from evenbeat.observe.events import Events
 from evenbeat.rules.firing import plan as plan_ticks
-from evenbeat.stores.base import Write, Written
+from evenbeat.stores.base import ScheduleQuery, Write, Written
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -556,3 +560,109 @@ def test_a_wrong_label_is_refused(store: Contested) -> None:
         Scheduler(store, source="a:b")
     with pytest.raises(InvalidValue, match='source "a b"'):
         app_on(store).plan(schedules={}, source="a b")
+
+
+def _app(store: MemoryStore, mode: Any, durable: bool | None) -> Scheduler:
+    app = Scheduler(store, source="shop", schedule_mode=mode)
+    options: Any = {} if durable is None else {"durable": durable}
+    app.task(name="ping", schedule=every("7m"), **options)(lambda: None)
+    return app
+
+
+def _found(store: MemoryStore) -> list[tuple[object, ...]]:
+    return [
+        (row.state, row.trigger, row.managed_by, row.next_tick, row.generation)
+        for row in store.find_schedules(ScheduleQuery(states=get_args(ScheduleState))).items
+    ]
+
+
+class TestModes:
+    """A plan says what a node with the same settings does, and ``apply`` does it."""
+
+    BEFORE = ("nothing", "declared", "paused", "edited", "by hand", "deleted", "runs from memory")
+
+    def before(self, kind: str, clock: VirtualClock) -> MemoryStore:
+        """Return a store as earlier versions of the code, and users, left it."""
+        store = MemoryStore(clock)
+        store.open()
+        app = _app(store, "durable", None)
+        if kind == "by hand":
+            app.schedules.add("ping", every("1h"), "ping")
+        elif kind == "runs from memory":
+            code = CodeTicker(
+                store,
+                Events(),
+                Fallback(store, Events()),
+                [_app(store, "code", None)._declared.code_only()[0]],
+            )
+            for _ in range(4):
+                code.step(clock.now)
+                clock.advance("5m")
+        elif kind != "nothing":
+            app.declare_tasks()
+        if kind == "paused":
+            app.schedules.pause("ping")
+        elif kind == "edited":
+            app.schedules.update("ping", trigger=every("1h"))
+        elif kind == "deleted":
+            app.schedules.delete("ping")
+        clock.advance("90s")
+        return store
+
+    @pytest.mark.parametrize("kind", BEFORE)
+    @pytest.mark.parametrize("durable", [None, True, False])
+    @pytest.mark.parametrize("mode", ["durable", "code"])
+    def test_apply_leaves_what_a_node_leaves(self, mode: Any, durable: bool | None, kind: str) -> None:
+        applied, started = (self.before(kind, VirtualClock()) for _ in range(2))
+        app = _app(applied, mode, durable)
+        plan = app.plan()
+        result = app.apply(plan)
+        assert not result.refused
+        assert [entry.action for entry in result.done] == [entry.action for entry in plan.to_do]
+        _app(started, mode, durable).declare_tasks()
+        if kind == "by hand" and (durable or (durable is None and mode == "durable")):
+            assert plan.entries[0].action == "conflict"  # a node would take it over
+            return
+        assert _found(applied) == _found(started)
+        assert app.plan().to_do == ()
+
+    def test_a_row_that_code_only_nodes_delete_is_removed_without_prune(self) -> None:
+        app = _app(self.before("declared", VirtualClock()), "code", None)
+        (entry,) = app.plan().entries
+        assert (entry.action, entry.why) == ("remove", "it is in the code only")
+        assert entry.ticks_before
+        assert not entry.ticks_after
+
+    @pytest.mark.parametrize("kind", ["paused", "edited", "by hand"])
+    def test_a_row_that_nodes_keep_is_a_conflict_that_names_the_command(self, kind: str) -> None:
+        app = _app(self.before(kind, VirtualClock()), "code", None)
+        for prune in (False, True):
+            (entry,) = app.plan(prune=prune).entries
+            assert (entry.action, entry.command) == ("conflict", "evenbeat schedules delete ping")
+            assert "nodes fire the row until you delete it" in entry.why
+        assert app.apply(prune=True).done == ()
+
+    def test_a_row_that_somebody_pauses_before_the_removal_stays(self, clock: VirtualClock) -> None:
+        store = Contested(clock)
+        store.open()
+        app = _app(store, "durable", None)
+        app.declare_tasks()
+        code = _app(store, "code", None)
+        store.overtake = lambda: app.schedules.pause("ping")
+        result = code.apply()
+        assert [each.name for each in result.refused] == ["ping"]
+        assert app.schedules.get("ping").state == "paused"
+
+    def test_what_a_node_refuses_a_plan_refuses(self) -> None:
+        app = Scheduler("memory://", schedule_mode="code")
+        app.task(name="ping", schedule=every("7m"), overlap="skip")(lambda: None)
+        with pytest.raises(InvalidValue, match="overlap of schedule ping needs a row"):
+            app.plan()
+
+    def test_the_mode_of_the_settings_overrides_that_of_the_code(self) -> None:
+        app = _app(self.before("nothing", VirtualClock()), "durable", None)
+        assert app.plan().count("add") == 1
+        app.declare_mode("code")
+        assert app.plan().entries == ()
+        with pytest.raises(InvalidValue, match="schedule_mode"):
+            app.declare_mode("other")  # type: ignore[arg-type]

@@ -47,6 +47,24 @@ def test_why_names_the_predecessor_of_a_skipped_tick(time: VirtualScheduler) -> 
     assert [fact.text for fact in later.evidence[1:]] == ["last success of load", "last success of clean"]
 
 
+def test_why_says_that_a_chain_of_successes_was_stopped(
+    time: VirtualScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time.schedules.add("report", on_success_of("load"), "work")
+    monkeypatch.setattr("evenbeat.rules.dependencies.MOST_SUCCESSES", 0)
+    time.travel("1m")
+    time.schedules.run_now("load")
+    time.travel("1m")
+    assert time.app.runs.list(schedule="report") == []
+    assert time.schedules.account("report").skipped == {"chain": 1}
+    found = time.schedules.why("report", "12:01")
+    assert found.verdict == "chain"
+    assert (
+        "1,000 successes in a row had led to it; schedules may start each other in a cycle" in found.sentence
+    )
+    assert found.remedy == "to find a cycle: evenbeat doctor"
+
+
 def test_why_falls_back_if_the_schedule_waits_for_nothing_any_more(time: VirtualScheduler) -> None:
     time.schedules.add("digest", "30 * * * *", "work", after="load within 10m")
     time.travel("35m")

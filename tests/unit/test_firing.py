@@ -392,13 +392,13 @@ def test_a_schedule_may_be_stuck_if_it_sleeps_beyond_its_tick_and_its_share_of_t
     assert spread.wake_at > spread.next_tick
     done, paused = replace(made(), next_tick=None), replace(made(), state="paused", wake_at=None)
     for healthy in (spread, made(), done, paused):
-        assert not may_be_stuck(healthy)
+        assert not may_be_stuck(healthy, T)
     for stuck in (
         replace(spread, wake_at=spread.wake_at + 1),
         replace(made(), wake_at=None),
         replace(made(), damage="unreadable"),
     ):
-        assert may_be_stuck(stuck)
+        assert may_be_stuck(stuck, T)
 
 
 def test_a_schedule_is_waiting_once_its_due_tick_has_met_an_active_run() -> None:

@@ -104,7 +104,7 @@ def described(shape: str = "diamond") -> Flow[..., Any]:
     return app.flow(name=shape)({"diamond": diamond, "mapped": mapped, "nested": nested}[shape])
 
 
-def begin(store: FaultyStore, settling: FlowSettling, flow: Flow[..., Any], run_id: str = "f") -> RunRecord:
+def begin(store: FaultyStore, settling: FlowSettling, flow: Flow[..., Any], run_id: str = "/f") -> RunRecord:
     now = store.now()
     store.add_runs([RunRecord(id=run_id, task=flow.name, kind="flow", run_at=now, created_at=now)])
     (run,) = claim(store, {flow.name})
@@ -135,7 +135,7 @@ def row(store: FaultyStore, run_id: str) -> RunRecord:
     return found
 
 
-def letters(store: FaultyStore, run_id: str = "f") -> str:
+def letters(store: FaultyStore, run_id: str = "/f") -> str:
     state = flow_part(row(store, run_id)).state
     assert state is not None
     return state.steps
@@ -163,15 +163,15 @@ def test_two_nodes_that_end_the_steps_before_a_join_start_it_once(
     a, b = sorted(claim(store, {"work"}), key=lambda run: run.id)
     # Both know the flow as it is now: the second one to write must not believe it.
     second.settle([], clock.now)
-    second.rows._flows["f"] = first.rows._flows["f"]
+    second.rows._flows["/f"] = first.rows._flows["/f"]
     assert first.settle([success(a, store)], clock.now).started == []
     settled = second.settle([success(b, store)], clock.now)
     assert settled.answers == [True]
-    assert [run.id for run in settled.started] == ["f~join"]
+    assert [run.id for run in settled.started] == ["/f~join"]
     assert letters(store) == "ssso"
     (join,) = claim(store, {"work"})
-    assert first.settle([success(join, store, "9")], clock.now).ended[0].run.id == "f"
-    assert (row(store, "f").state, row(store, "f").result) == ("succeeded", "9")
+    assert first.settle([success(join, store, "9")], clock.now).ended[0].run.id == "/f"
+    assert (row(store, "/f").state, row(store, "/f").result) == ("succeeded", "9")
 
 
 def test_an_end_that_another_worker_has_made_is_refused_and_the_others_count(
@@ -253,14 +253,14 @@ def test_a_death_or_a_lost_reply_at_any_call_leaves_nothing_standing_still_and_n
         clock = VirtualClock()
         store = FaultyStore(clock)
         store.open()
-        store.add_runs([RunRecord(id="f", task=shape, kind="flow", execution=Execution(max_crashes=50))])
+        store.add_runs([RunRecord(id="/f", task=shape, kind="flow", execution=Execution(max_crashes=50))])
         node = Node(store, clock, flow)
         if at:
             store.fails_in, store.is_after, store.error = at, is_after, error
         for _ in range(60):
             try:
                 if not node.step():
-                    if row(store, "f").state not in ("queued", "running"):
+                    if row(store, "/f").state not in ("queued", "running"):
                         break
                     node.reap()
             except StoreUnavailable:
@@ -307,7 +307,7 @@ def test_a_flow_that_stands_still_is_found_when_its_lease_ends(
     assert store.settle_runs([attempts.heartbeat(join, 1_000_000, "h")]) == [True]
     reap(reaper, clock, 320)
     assert "stood still" not in caplog.text
-    assert (row(store, "f").lease_until or 0) > clock.now + 200_000
+    assert (row(store, "/f").lease_until or 0) > clock.now + 200_000
 
 
 def test_an_end_that_can_not_be_written_does_not_block_the_others(
@@ -330,12 +330,12 @@ def test_an_end_that_can_not_be_written_does_not_block_the_others(
     assert settled.answers == [True, False, True]
     assert caplog.text.count("the end of a step can't be written") == 1
     states = {run.id: run.state for run in MemoryStore.find_runs(store, RunQuery()).items}
-    assert (states["f~each~0"], states["f~each~1"], states["f~each~2"]) == (
+    assert (states["/f~each~0"], states["/f~each~1"], states["/f~each~2"]) == (
         "succeeded",
         "running",
         "succeeded",
     )
-    state = flow_part(row(store, "f")).state
+    state = flow_part(row(store, "/f")).state
     assert state is not None
     assert state.maps["1"].open == 1
 
@@ -343,11 +343,11 @@ def test_an_end_that_can_not_be_written_does_not_block_the_others(
 def test_a_step_whose_run_is_gone_has_failed(store: FaultyStore, clock: VirtualClock) -> None:
     settling = FlowSettling(store, "w1")
     flow = begin(store, settling, described())
-    store._runs.pop("f~top")
+    store._runs.pop("/f~top")
     ended = settling.recount(flow, clock.now)
     assert ended is not None
-    assert [each.run.id for each in ended] == ["f"]
-    assert row(store, "f").state == "failed"
+    assert [each.run.id for each in ended] == ["/f"]
+    assert row(store, "/f").state == "failed"
 
 
 def test_a_small_result_is_not_read_again_by_the_process_that_wrote_it(
@@ -385,7 +385,7 @@ def test_a_result_that_was_deleted_is_named(store: FaultyStore, clock: VirtualCl
     begin(store, settling, described())
     (top,) = claim(store, {"work"})
     settling.settle([success(top, store)], clock.now)
-    store._runs.pop("f~top")
+    store._runs.pop("/f~top")
     a, _ = claim(store, {"work"})
     (why,) = FlowArguments(FlowRows(store)).complete([a])
     assert isinstance(why, str)
@@ -405,7 +405,7 @@ def test_the_pruner_keeps_the_results_of_flows_under_way_for_a_month(
         clock.advance("1m")
         for _ in range(5):
             pruner.step(clock.now)
-        return not MemoryStore.find_runs(store, RunQuery(ids=("f~top",))).items
+        return not MemoryStore.find_runs(store, RunQuery(ids=("/f~top",))).items
 
     clock.advance("1d")
     assert not prune()
@@ -435,7 +435,7 @@ def test_a_worker_that_dies_with_a_step_fails_the_flow_by_the_policy_of_the_step
     claim(store, {"work"})
     reaper = Reaper(store, events, 30_000, clock=lambda: clock.now / 1000)
     reap(reaper, clock, 50)
-    assert (row(store, "f").state, row(store, "f~work").state) == ("failed", "failed")
+    assert (row(store, "/f").state, row(store, "/f~work").state) == ("failed", "failed")
     assert heard == ["failed flow", "crashed work"]
 
 
@@ -455,11 +455,11 @@ def test_the_supervisor_reports_a_flow_that_ends_with_a_step_of_a_dead_child() -
         heard.append((event.kind, event.run.id))
 
     store = app.store
-    store.add_runs([RunRecord(id="f", task="flow", kind="flow", run_at=store.now())])
+    store.add_runs([RunRecord(id="/f", task="flow", kind="flow", run_at=store.now())])
     (claimed,) = claim(store, {"flow"})
     start = Begin(claimed, flow.graph, flows.graph_records([flow.graph]))
     FlowSettling(store, "worker").settle((), store.now(), [start])
     (step,) = claim(store, {"work"})
     assert step.worker is not None
     HandBack(app).add(DeadChildRuns(step.worker, "crashed", "signal 9"))
-    assert heard == [("crashed", "f~only"), ("failed", "f")]
+    assert heard == [("crashed", "/f~only"), ("failed", "/f")]

@@ -300,7 +300,7 @@ def test_resume_runs_again_what_failed_and_what_came_after_it(time: VirtualSched
     work.broken = {"mid"}
     work.calls.clear()
     resumed = time.app.flows.resume(run.id)
-    assert (resumed.state, resumed.error, resumed.finished_at) == ("running", None, None)
+    assert (resumed.state, resumed.error, resumed.finished_at) == ("queued", None, None)
     time.run_pending()
     assert work.names == ["double.1", "mid", "cleanup"]
     work.broken = set()
@@ -341,7 +341,7 @@ def test_the_retry_of_a_failed_flow_resumes_it(time: VirtualScheduler, work: Wor
     run = start(time, diamond(time, work))
     work.broken = set()
     work.calls.clear()
-    assert time.app.runs.retry(run.id).state == "running"
+    assert time.app.runs.retry(run.id).state == "queued"
     time.run_pending()
     assert work.names == ["left", "join"]
     assert time.app.runs.get(run.id).state == "succeeded"

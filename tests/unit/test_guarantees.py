@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 NAMED = re.findall(r"`(\w+\.py)::(test_\w+)`", PAGE)
 FOLDERS = (
+    "tests/simulator",
     "src/evenbeat/testing/contract",
     "src/evenbeat/testing",
     "tests/faults",

@@ -13,6 +13,7 @@ from rich.console import Console
 from evenbeat import Scheduler
 from evenbeat.cli.live import LiveOutput
 from evenbeat.core.records import RunRecord
+from evenbeat.rules.flow_parts import Member, part_text, step_run_id
 from evenbeat.stores.memory import MemoryStore
 from evenbeat.testing import VirtualClock
 
@@ -57,6 +58,55 @@ def test_a_run_says_how_many_ticks_it_stands_for(
     assert line in page.getvalue()
 
 
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("kind", ["succeeded", "retrying", "failed"])
+def test_a_long_result_or_error_stays_in_its_line(app: Scheduler, width: int, kind: Any) -> None:
+    terminal = io.StringIO()
+    LiveOutput(app).console = Console(file=terminal, width=width, force_terminal=True, color_system=None)
+    run = RunRecord(id="r", task="list_suppliers", attempt=1)
+    app.events.publish("started", 0, run=run)
+    app.events.publish(
+        kind,
+        0,
+        run=run,
+        duration=timedelta(seconds=0.5),
+        delay=30_000,
+        error="TimeoutError: north.example did not answer within 10 s, nor did south.example",
+        result=["north", "south", "east", "west", "north-east", "south-west"],
+    )
+    first, *others = terminal.getvalue().splitlines()
+    assert len(first) == width
+    assert first.endswith("  (enqueued)")
+    assert "…" in first
+    assert len(others) == (kind == "failed")  # the place, and the command that shows the run
+
+
+def test_a_result_without_room_for_it_is_left_out(app: Scheduler) -> None:
+    terminal = io.StringIO()
+    LiveOutput(app).console = Console(file=terminal, width=80, force_terminal=True, color_system=None)
+    run = RunRecord(id="r", task="list_suppliers", cause="tick", coalesced=12, attempt=1)
+    app.events.publish("started", 0, run=run)
+    app.events.publish("succeeded", 0, run=run, duration=timedelta(seconds=0.5), result="02:42:10")
+    (line,) = terminal.getvalue().splitlines()
+    assert line.endswith("took 500 ms  (for 12 earlier ticks, too)")
+
+
+def test_long_words_go_on_below_themselves(app: Scheduler) -> None:
+    terminal = io.StringIO()
+    LiveOutput(app).console = Console(file=terminal, width=80, force_terminal=True, color_system=None)
+    app.events.publish("skipped", 0, key=("default", "beat"), count=2, reason="coalesced")
+    first, second = terminal.getvalue().splitlines()
+    assert first.index("2 ticks not run") == second.index("for them (catch-up latest)")
+
+
+def test_a_step_of_a_flow_is_called_one(app: Scheduler, page: io.StringIO) -> None:
+    place = Member("f", "g", 0)
+    run = RunRecord(id=step_run_id("f", "s", 1, None), task="work", attempt=1, flow=part_text(place))
+    app.events.publish("started", 0, run=run)
+    app.events.publish("succeeded", 0, run=run)
+    assert page.getvalue().rstrip().endswith("(step)")
+
+
 def test_the_next_ticks_are_shown_also_if_there_are_none(app: Scheduler, page: io.StringIO) -> None:
     live = LiveOutput(app)
     live.console = Console(file=page, width=200)
@@ -69,3 +119,12 @@ def test_the_next_ticks_are_shown_also_if_there_are_none(app: Scheduler, page: i
         assert "next     no tick to come" in page.getvalue()
     finally:
         app.stop()
+
+
+def test_a_command_stays_on_one_line_however_narrow_the_terminal_is(app: Scheduler) -> None:
+    terminal = io.StringIO()
+    live = LiveOutput(app)
+    live.console = Console(file=terminal, width=40, force_terminal=True, color_system=None)
+    command = "/a/long/path/to/evenbeat schedules list --store sqlite:///evenbeat-demo.db"
+    live.write_command(command)
+    assert terminal.getvalue() == f"  {command}\n"

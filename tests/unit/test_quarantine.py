@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,10 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "evenbeat.db")
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path / "evenbeat.db")
+    with closing(place.app):
+        yield place
 
 
 def test_a_schedule_shows_what_can_be_read_and_is_woken_once_it_is_mended(place: Place) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evenbeat.core.checks import check_execution, check_run, read_priority
-from evenbeat.core.json_text import from_json, to_json
+from evenbeat.core.json_text import from_json, read_definition, to_json
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.errors import InvalidValue
 
@@ -35,7 +35,7 @@ def nested(depth: int) -> list[Any]:
         "‮ right to left",
         "😀",
         {"a": [1, {"b": None}]},
-        nested(100),
+        nested(99),  # 100 with the innermost
     ],
 )
 def test_a_json_value_is_read_back(value: Any) -> None:
@@ -46,7 +46,8 @@ def test_a_json_value_is_read_back(value: Any) -> None:
     ("value", "says"),
     [
         ("\ud800", "payload is not JSON"),
-        (nested(10_000), "nested too deeply"),
+        (nested(100), "payload is nested on more than 100 levels"),
+        (nested(10_000), "payload is nested on more than 100 levels"),
         (object(), "payload is not JSON"),
         ({1, 2}.__iter__(), "payload is not JSON"),
         (
@@ -141,3 +142,9 @@ def test_records_are_ready_for_many_threads_once_they_are_imported() -> None:
     # Without the preparation, one process in seven died here.
     for _ in range(5):
         subprocess.run([sys.executable, "-c", READ_BY_MANY_THREADS], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("text", ['{"payload":' + "[" * 100_000 + "]" * 100_000 + "}", "{", "{}"])
+def test_a_declared_definition_that_can_not_be_read_is_refused_as_such(text: str) -> None:
+    with pytest.raises(InvalidValue, match="the declared definition can't be read"):
+        read_definition(text)

@@ -16,6 +16,8 @@ from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
 from evenbeat.rules.backfills import touched
 from evenbeat.rules.dependencies import needs_facts
+from evenbeat.rules.fallback import remember
+from evenbeat.rules.firing import plan
 from evenbeat.stores.base import ScheduleQuery
 from evenbeat.testing import VirtualScheduler, virtual
 
@@ -234,8 +236,12 @@ class TestModes:
         found = row(app, "daily")
         fallback = Fallback(app.store, Events(), [found.key])
         ticks = [found.next_tick or 0, (found.next_tick or 0) + 2 * 86_400_000]
+        remembered = remember(found, 0)
         for tick in ticks:
-            fallback.note_fired(found.key, tick)
+            planned = plan(remembered.row, tick)
+            assert [run.tick for run in planned.runs] == [tick]
+            remembered = remembered.after(planned)
+        fallback.remembered[found.key] = remembered
         Ticker(app.store, Events(), fallback=fallback).step(app.store.now())
         (gone,) = app.schedules.skipped("daily")
         assert (gone.reason, gone.count, f"{gone.first:%a %d}") == ("calendar", 1, "Wed 04")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -43,10 +44,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def app(clock: VirtualClock, path: Path) -> Scheduler:
-    app = Scheduler(SqliteStore(path, clock))
-    app.task(name="work")(lambda value=0: value)
-    return app
+def app(clock: VirtualClock, path: Path) -> Iterator[Scheduler]:
+    with closing(Scheduler(SqliteStore(path, clock))) as app:
+        app.task(name="work")(lambda value=0: value)
+        yield app
 
 
 def fire(app: Scheduler, name: str | None = None) -> None:

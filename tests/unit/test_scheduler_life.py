@@ -14,7 +14,7 @@ import pytest
 
 from evenbeat import Event, InvalidValue, RunExists, ScheduleNotFound, Scheduler
 from evenbeat.app.declarations import Declarations, Declared
-from evenbeat.core.instants import from_ms
+from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import RunRecord
 from evenbeat.node.node import Node
 from evenbeat.node.settings import NodeSettings
@@ -44,9 +44,9 @@ class Noted(MemoryStore):
         self.is_open = False
         super().close()
 
-    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
         self.batches.append(len(runs))
-        return super().add_runs(runs)
+        return super().add_runs(runs, before)
 
     def hint(self) -> None:
         self.hints += 1

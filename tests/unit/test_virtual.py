@@ -356,7 +356,16 @@ def test_an_interrupt_is_for_who_runs_the_tests(scheduler: VirtualScheduler) -> 
 
 def test_it_offers_what_a_scheduler_does() -> None:
     life = {"start", "stop", "run", "close", "declare_tasks", "on_start", "on_stop", "stand_in"}
-    life |= {"hurry", "node", "node_settings", "is_running", "is_processing", "is_idle", "url"}
+    life |= {
+        "declare_mode",
+        "hurry",
+        "node",
+        "node_settings",
+        "is_running",
+        "is_processing",
+        "is_idle",
+        "url",
+    }
     public: Callable[[object], set[str]] = lambda kind: {n for n in dir(kind) if not n.startswith("_")}  # noqa: E731
     wanted = {name for name in public(Scheduler("memory://")) if not name.startswith("a")} - life
     with virtual() as scheduler:

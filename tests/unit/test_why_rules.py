@@ -118,6 +118,7 @@ CASES: list[tuple[Verdict, TickFacts]] = [
     ("waits_for_run", facts(schedule(next_tick=T, wake_at=NOW + 1, overlap="queue"), active=(run(id="a"),))),
     ("waits_for_run", facts(schedule(next_tick=T, max_concurrent=1), active=(run(id="a"),), tickers=("n",))),
     ("dependency", facts(row=row("dependency"))),
+    ("chain", facts(row=row("chain"))),
     ("waits_for_success", facts(schedule(next_tick=T, wake_at=NOW + 1, after="load within 1h wait 1d"))),
     (
         "waits_for_success",

@@ -32,7 +32,7 @@ class FilledLane(Lane):
         runs = [RunRecord(id=str(number), task="work", attempt=1) for number in range(count)]
         task: Task[[], None] = Task(work, "work")
         held = [Attempt(run, task, 0.0, 30.0, lambda _: True) for run in runs]
-        self.attempts = {attempt.key: attempt for attempt in held}
+        self.attempts = {attempt.identity: attempt for attempt in held}
 
 
 @pytest.mark.parametrize(("count", "room"), [(0, 4), (3, 1), (4, 0), (5, 0)])
@@ -206,3 +206,16 @@ def test_log_lines_that_the_store_refuses_do_not_cost_the_others(
         [LogChunk(run="r", attempt=1, seq=seq, at=0, text=text) for seq, text in enumerate(lines)]
     )
     assert kept == ["a", "b", "c", "d", "e"]
+
+
+def test_an_attempt_of_a_purged_run_is_not_taken_for_that_of_a_later_run_of_its_id() -> None:
+    lane = Lane(HandExecutor(4), 4)
+    task: Task[[], None] = Task(work, "work")
+    earlier, later = (
+        Attempt(RunRecord(id="a", task="work", attempt=1, claim=claim), task, 0.0, 30.0, lambda _: True)
+        for claim in ("c1", "c2")
+    )
+    for attempt in (earlier, later):
+        lane.attempts[attempt.identity] = attempt
+    lane.remove(earlier)
+    assert list(lane.attempts.values()) == [later]

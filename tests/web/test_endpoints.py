@@ -173,6 +173,16 @@ def test_a_key_of_one_tenant_and_a_key_without_a_token_are_remembered(app: Sched
     site.close()
 
 
+def test_a_deleted_schedule_is_returned_if_it_is_asked_for(site: Site) -> None:
+    site.app.schedules.add("beat", "every 1h", "work")
+    assert site.get("schedules/beat?deleted=true")["state"] == "active"
+    site.app.schedules.delete("beat")
+    assert_problem(site.request("GET", "schedules/beat"), 404, "schedule-not-found")
+    found = site.get("schedules/beat?deleted=true", role="viewer")
+    assert (found["name"], found["state"], found["next_run"]) == ("beat", "deleted", None)
+    assert_problem(site.request("GET", "schedules/never?deleted=true"), 404, "schedule-not-found")
+
+
 def test_a_repeated_create_does_not_bring_back_a_deleted_schedule(site: Site) -> None:
     body = {"name": "nightly", "trigger": "every 3h", "task": "work"}
     key = {"Idempotency-Key": "deploy 1"}

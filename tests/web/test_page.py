@@ -224,6 +224,8 @@ def test_without_built_files_the_page_says_how_to_build_them(app: Scheduler, tmp
     assert "api/v1" in page.text
     assert "style" not in page.text
     assert "<script" not in page.text
+    # A page without an icon makes browsers ask for /favicon.ico, which does not exist.
+    assert 'rel="icon" href="data:image/svg+xml,' in page.text
     assert site.get("me")["role"] == "admin"
     site.close()
 

@@ -13,10 +13,13 @@ from evenbeat.alerts.open_incidents import OpenIncidents, RuleKey, rule_key
 from evenbeat.alerts.polling import POLLED, Findings, Poller, run_subject, schedule_subject
 from evenbeat.alerts.turns import TurnBody
 from evenbeat.core.alerts import Announcement, Message
+from evenbeat.core.ids import first_key_of
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
+from evenbeat.node.signals import end_key, end_signal
 from evenbeat.rules.alert_records import (
+    PAST,
     PENDING,
     SIGNAL,
     WINDOW,
@@ -38,9 +41,14 @@ from evenbeat.rules.alert_rules import (
 )
 from evenbeat.rules.conditions import Condition
 from evenbeat.rules.incidents import Finding, closed, take_finding, take_signals
-from evenbeat.stores.base import Store
+from evenbeat.stores.base import VALUES, RunQuery, Store
 
 BATCH = 200
+LOOK_BACK = 360_000
+"""For this many ms after a rule was added, failures without a signal count, too. A node reads the rules
+within 5 s after a hint, and every 300 s without one (``service.REST``)."""
+MOST_LOOKED_BACK = 100
+"""How many of them, the newest. An incident remembers more keys than that (``incidents.SIGNALS_KEPT``)."""
 _MOST_BATCHES = 50
 _LOST_NODE_KEPT = 3_600_000
 """An incident about a lost node ends after so many ms: a node that is started again has another name."""
@@ -156,24 +164,81 @@ class Evaluation:
         for rule in self._rules.covering(subject):
             if rule.condition_of(family) is None:
                 continue
-            before = self._incidents.get(rule, family, subject)
-            ended_at = self._facts.ended_at(subject, family, before)
-            taken = take_signals(
-                before,
-                rule,
-                family,
-                subject,
-                signals,
-                ended_at=ended_at,
-                earlier_ends=self._earlier_ends(subject, family, before, signals, ended_at),
-                muted_by=muted_by(rule, subject, self._windows, self._now),
-                now=self._now,
-            )
-            if taken.incident is not None and self._incidents.put(taken.incident):
-                used &= taken.used
-                is_over = taken.incident.closed_at is not None
-                has_ended = has_ended or (is_over and (before is None or before.closed_at is None))
+            taken, is_over = self._take_for(rule, subject, family, signals)
+            used &= taken
+            has_ended = has_ended or is_over
         return used, has_ended
+
+    def _take_for(
+        self, rule: Rule, subject: Subject, family: str, signals: list[tuple[str, Signal]]
+    ) -> tuple[frozenset[str] | set[str], bool]:
+        """Count signals in the incident of one rule. Return the keys that it needs no more, and whether the
+        incident has ended."""
+        before = self._incidents.get(rule, family, subject)
+        ended_at = self._facts.ended_at(subject, family, before)
+        taken = take_signals(
+            before,
+            rule,
+            family,
+            subject,
+            signals,
+            ended_at=ended_at,
+            earlier_ends=self._earlier_ends(subject, family, before, signals, ended_at),
+            muted_by=muted_by(rule, subject, self._windows, self._now),
+            now=self._now,
+        )
+        if taken.incident is None or not self._incidents.put(taken.incident):
+            return {key for key, _ in signals}, False
+        is_over = taken.incident.closed_at is not None
+        return taken.used, is_over and (before is None or before.closed_at is None)
+
+    def look_back(self) -> None:
+        """Count failures since a rule was added that left no signal: the nodes did not know the rule yet.
+
+        A failure whose signal was counted has the same key, and is not counted again. Reads nothing unless a
+        rule is younger than LOOK_BACK.
+        """
+        young = [
+            rule
+            for rule in self._rules.by_key.values()
+            if rule.condition_of(FAILED) is not None and self._now - rule.body.created_at < LOOK_BACK
+        ]
+        for rule in young:
+            groups = self._unsignalled(rule)
+            for subject, signals in groups.items():
+                self._take_for(rule, subject, FAILED, signals)
+        if young:
+            self._announce_all()
+
+    def _unsignalled(self, rule: Rule) -> dict[Subject, list[tuple[str, Signal]]]:
+        """Return the failures since a rule was added, but for those of incidents that have ended."""
+        since = rule.body.created_at
+        query = RunQuery(
+            tenant=rule.owner,
+            schedule=rule.body.schedule,
+            states=("failed",),
+            finished_since=since,
+            without=VALUES,
+            limit=MOST_LOOKED_BACK,
+        )
+        runs = self._store.find_runs(query).items
+        if not runs:
+            return {}
+        # By the beginnings of incidents. None is before the rule: the clocks of nodes differ a bit.
+        start, end = first_key_of(self._now + LOOK_BACK), first_key_of(since - LOOK_BACK)
+        past = self._store.find_records(PAST, rule.owner, start=start, end=end)
+        ended = (read_body(record, StoredIncident) for record in past)
+        counted = {
+            key for each in ended if each is not None and rule_key(each) == rule.key for key in each.signals
+        }
+        self._facts.read((run.tenant, run.schedule) for run in runs if run.schedule is not None)
+        groups: dict[Subject, list[tuple[str, Signal]]] = {}
+        for run in runs:
+            key, signal = end_key(run), end_signal(run, "failed", run.error, run.finished_at or self._now)
+            subject = self._subject_of(signal)
+            if key not in counted and rule.covers(subject):
+                groups.setdefault(subject, []).append((key, signal))
+        return groups
 
     def _earlier_ends(
         self,

@@ -5,7 +5,7 @@ Each condition is read only if a rule has it, and at most once a turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,7 +21,10 @@ from evenbeat.observe.phrases import utc_time
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.alert_rules import Subject
 from evenbeat.rules.conditions import Condition
+from evenbeat.rules.firing import may_be_stuck
 from evenbeat.rules.incidents import Finding
+from evenbeat.rules.refusals import NOTE
+from evenbeat.rules.ticks import spread_delay
 from evenbeat.rules.waiting import takers, why_no_taker
 from evenbeat.stores.base import LARGE_FIELDS, QueueCounts, RunQuery, ScheduleQuery, Store
 from evenbeat.stores.pages import cursor_at, every_run, every_schedule
@@ -106,12 +109,31 @@ class Poller:
             subject = self._subject_of(run)
             reason = "a run is due, and has not started"
             found[subject] = Finding(subject, reason, run.run_at, run.id, run.tick)
-        for row in rows:
-            since = row.wake_at or 0
+        notes = {(note.tenant, note.key): note.body for note in self._store.find_records(NOTE)}
+        waiting = self._waiting_rows(notes, bound)
+        due = [(row, row.wake_at or 0) for row in rows]
+        due += [(row, (row.next_tick or 0) + spread_delay(row)) for row in waiting]
+        for row, since in due:
             reason = f"the tick of {utc_time(row.next_tick or since)} has not fired"
+            if (note := notes.get(row.key)) is not None:
+                reason = f"{reason}: {note}"
             subject = schedule_subject(row)
             found[subject] = Finding(subject, reason, since, tick=row.next_tick)
         return Findings(tuple(found.values()), is_complete and len(rows) < _MOST_ROWS)
+
+    def _waiting_rows(self, notes: Mapping[tuple[str, str], str], bound: int) -> list[ScheduleRecord]:
+        """Return the active schedules that nodes could not fire for longer than ``bound``, and that wait."""
+        rows = list(schedules_of(self._store, list(notes)[:_MOST_ROWS])) if notes else []
+        late = [
+            row
+            for row in rows
+            if row.state == "active"
+            and may_be_stuck(row, self._now)
+            and row.next_tick is not None
+            and row.next_tick + spread_delay(row) < self._now - bound
+        ]
+        self._rows |= {row.key: row for row in late}
+        return late
 
     def _without_node(self, bound: int) -> Findings:
         nodes = [node.taker for node in self.nodes()]

@@ -109,6 +109,7 @@ class AlertWatch:
             self._store, self._read_rules, incidents, facts, self._poller, self._announcer, now
         )
         evaluation.take_signals()
+        evaluation.look_back()
         evaluation.poll(turn.body)
         evaluation.review()
         self._successes.forget_all_but(incidents)

@@ -24,10 +24,12 @@ from evenbeat.rules.accounts import (
     expected_ticks,
     is_of_trigger,
     tally,
+    ticks_run_twice,
     trigger_since,
 )
 from evenbeat.rules.calendars import bare_row, bare_since
 from evenbeat.rules.dependencies import PENDING, is_after_success, is_on_success, pending_keys
+from evenbeat.rules.firing import CLOCKS_APART
 from evenbeat.rules.ticks import own_trigger
 from evenbeat.stores.base import Store
 from evenbeat.triggers import Calendared
@@ -38,6 +40,8 @@ from evenbeat.triggers.calendared import Removed
 _FARTHEST = 366 * 86_400_000
 # So many ticks without a record are searched for in the runs of moved ticks; more have other reasons.
 _MOST_SEARCHED = 100
+# So many of the newest runs are searched for ticks that ran twice.
+_MOST_RUNS = 2 * MOST_TICKS
 
 
 def account_of(
@@ -70,9 +74,11 @@ def account_of(
     doubled: list[Instant] = []
     missing: list[Instant] = []
     moved = 0
+    standing: set[str] = set()
     for part in parts:
         counted = tally(part.row, part.ticks, part.runs, part.ledger)
         found = _moved(store.now(), counted.unexplained, part)
+        standing |= {record.id for record in found.values() if isinstance(record, RunRecord)}
         missing += [tick for tick in counted.unexplained if tick not in found]
         moved += len(found)
         outcomes += counted.outcomes
@@ -80,8 +86,17 @@ def account_of(
         states += counted.states
         doubled += counted.doubled
     expected = sum(len(part.ticks) + part.removed_count() for part in parts)
+    doubled = sorted({*doubled, *_run_twice(store, row, period, standing)})
     total = TickTally(outcomes, states, (), tuple(doubled))
     return account_view(row, period, expected, total, moved=moved, missing=missing)
+
+
+def _run_twice(store: Store, row: ScheduleRecord, period: Period, standing: set[str]) -> list[Instant]:
+    """Return the ticks of the period that have several runs, of whichever generations; the records of a tick
+    are read of its newest generation alone. The runs ``standing`` for other ticks, which a user moved, do not
+    count."""
+    found = islice(runs_since(store, row, period.start - CLOCKS_APART), _MOST_RUNS)
+    return ticks_run_twice((run for run in found if run.id not in standing), period)
 
 
 class _Part(NamedTuple):
@@ -197,13 +212,14 @@ def _asked(
     return start, end
 
 
-def _moved(now: Instant, unexplained: Sequence[Instant], part: _Part) -> set[Instant]:
-    """Return those of the unexplained ticks that a user moved to an earlier time."""
-    moved: set[Instant] = set()
+def _moved(now: Instant, unexplained: Sequence[Instant], part: _Part) -> dict[Instant, RunRecord | Skipped]:
+    """Return those of the unexplained ticks that a user moved to an earlier time, with the records that stand
+    for them."""
+    moved: dict[Instant, RunRecord | Skipped] = {}
     for tick in unexplained[:_MOST_SEARCHED]:
         # The moved tick fired before the next tick that has a run, or together with it.
         later = part.ticks[bisect_right(part.ticks, tick) :]
         fired_by = next((run.created_at for after in later for run in part.runs.get(after, ())), now)
-        if part.records.moved_from(tick, fired_by) is not None:
-            moved.add(tick)
+        if (record := part.records.moved_from(tick, fired_by)) is not None:
+            moved[tick] = record
     return moved

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from evenbeat.core.calendars import LONGEST_ICS, YEARS_AHEAD
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.triggers.calendar_events import read_events
 from evenbeat.triggers.calendar_texts import MOST_DAYS, read_days, read_weekly
+from evenbeat.triggers.recurrences import Steps
 from evenbeat.triggers.time_sets import EPOCH_ORDINAL, Span, TimeSet, merged
 from evenbeat.triggers.zones import read_zone
 
@@ -156,22 +158,13 @@ def _events(ics: str | bytes, zone: str, first: date, last: date) -> Iterator[in
             value=len(ics),
             hint="give a smaller file: past events and descriptions are not needed",
         )
-    try:
-        from dateutil.rrule import rrulestr
-        from icalendar import Calendar
-    except ImportError:
-        raise InvalidValue(
-            "ics needs the icalendar package", field="ics", value=ics[:40], hint=_EXTRA
-        ) from None
-    data = ics.encode() if isinstance(ics, str) else ics
-    if not data.removeprefix(b"\xef\xbb\xbf").lstrip().upper().startswith(b"BEGIN:VCALENDAR"):
+    text = ics if isinstance(ics, str) else ics.decode("utf-8", "replace")
+    text = text.removeprefix("\ufeff").lstrip()
+    if not text[:15].upper().startswith("BEGIN:VCALENDAR"):
         raise _unreadable("is not an iCalendar file", ics)
     try:
-        # As bytes: the library takes a text of one line for the path of a file, and would read that file.
-        parsed = Calendar.from_ical(data)
-        for event in parsed.walk("VEVENT"):
-            yield from _occurrences(event, rrulestr, zone or "UTC", first, last)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        yield from read_events(text, zone or "UTC", first, last, Steps())
+    except (ValueError, OverflowError) as error:
         raise _unreadable(f"can't be read as an iCalendar file: {str(error)[:200]}", ics) from None
 
 
@@ -182,48 +175,3 @@ def _unreadable(problem: str, ics: str | bytes) -> InvalidValue:
         value=ics[:40],
         hint="such a file begins with BEGIN:VCALENDAR and has VEVENT parts",
     )
-
-
-def _occurrences(event: Any, rrulestr: Any, zone: str, first: date, last: date) -> Iterator[int | Span]:
-    """Yield the days, or spans, of one event and its repetitions."""
-    start = event.decoded("DTSTART")
-    is_timed = isinstance(start, datetime)
-    if "DTEND" in event:
-        length = event.decoded("DTEND") - start
-    elif "DURATION" in event:
-        length = event.decoded("DURATION")
-    else:
-        length = timedelta(0) if is_timed else timedelta(days=1)
-    begin = start if is_timed else datetime.combine(start, time())
-    if is_timed and begin.tzinfo is None:
-        begin = begin.replace(tzinfo=read_zone(zone).info)
-    edges = [datetime.combine(first, time()), datetime.combine(last, time.max)]
-    if begin.tzinfo is not None:
-        edges = [edge.replace(tzinfo=begin.tzinfo) for edge in edges]
-    if "RRULE" in event:
-        rule = rrulestr(event["RRULE"].to_ical().decode(), dtstart=begin)
-        starts = set(rule.between(edges[0], edges[1], inc=True))
-    else:
-        starts = {begin} if begin <= edges[1] else set()
-    starts |= {moment for moment in _moments(event, "RDATE", begin) if moment <= edges[1]}
-    starts -= set(_moments(event, "EXDATE", begin))
-    for each in sorted(starts):
-        if is_timed:
-            second = int(each.timestamp())
-            yield (second, second + max(1, int(length.total_seconds())))
-        else:
-            day = each.date().toordinal() - EPOCH_ORDINAL
-            yield from range(day, day + max(1, length.days))
-
-
-def _moments(event: Any, key: str, begin: datetime) -> Iterator[datetime]:
-    """Yield the dates of a list of exceptions or additions, in the form of the event's start."""
-    listed = event.get(key, [])
-    for group in listed if isinstance(listed, list) else [listed]:
-        for item in group.dts:
-            value = item.dt
-            if not isinstance(value, datetime):
-                value = datetime.combine(value, begin.time())
-            if begin.tzinfo is not None and value.tzinfo is None:
-                value = value.replace(tzinfo=begin.tzinfo)
-            yield value

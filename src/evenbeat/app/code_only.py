@@ -9,17 +9,15 @@ from typing import Any
 from evenbeat.app.dependencies import delete_warnings
 from evenbeat.app.rows import ScheduleRows
 from evenbeat.core.checks import check_schedule
-from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ScheduleRecord
-from evenbeat.errors import InvalidValue
-from evenbeat.node.settings import NodeSettings, ScheduleMode
+from evenbeat.node.settings import ScheduleMode
 from evenbeat.rules import changes
 from evenbeat.rules.code_only import (
+    check_code_grace,
     check_code_only,
     check_code_trigger,
     coming_tick,
-    grace_of,
     may_delete_row,
 )
 from evenbeat.rules.inheritance import template_of
@@ -39,9 +37,7 @@ def is_code_only(task: Task[..., Any], mode: ScheduleMode) -> bool:
     return mode == "code" if task.durable is None else not task.durable
 
 
-def checked_code_schedule(
-    wanted: ScheduleRecord, task: Task[..., Any], settings: NodeSettings
-) -> ScheduleRecord:
+def checked_code_schedule(wanted: ScheduleRecord, task: Task[..., Any]) -> ScheduleRecord:
     """Return the schedule of a task, which nodes plan in memory, if that is possible."""
     options: Mapping[str, Any] = task.policies
     if wanted.template:
@@ -49,15 +45,7 @@ def checked_code_schedule(
     check_code_only(task.name, options)
     check_schedule(wanted)
     check_code_trigger(task.name, parse_trigger(wanted.trigger))
-    grace = grace_of(wanted)
-    if settings.retention < 2 * grace:
-        raise InvalidValue(
-            f"retention {write_duration(settings.retention)} is less than twice the grace of schedule "
-            f"{task.name}, {write_duration(grace)}: a late node could run a tick again",
-            field="retention",
-            value=write_duration(settings.retention),
-            hint="keep runs for longer, or give a shorter grace",
-        )
+    check_code_grace(task.name, wanted)
     return wanted
 
 

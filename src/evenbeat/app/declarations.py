@@ -136,7 +136,7 @@ class Declarations:
         """Return the schedule of a task if it is in the code only, and delete the row that it had."""
         if not is_code_only(task, settings.schedule_mode):
             return None
-        wanted = checked_code_schedule(self._declared.of_task(task), task, settings)
+        wanted = checked_code_schedule(self._declared.of_task(task), task)
         delete_row(self._rows, wanted)
         return wanted
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from evenbeat.app.code_only import is_code_only
+from evenbeat.app.code_only import checked_code_schedule, is_code_only
 from evenbeat.app.definitions import new_schedule, start_of
 from evenbeat.app.session import AppSession
 from evenbeat.core.checks import check_label, check_name
@@ -61,7 +61,8 @@ class DeclaredSchedules:
         if source:
             check_label(source, "source")
         self._session = session
-        self._mode = mode
+        self.mode = mode
+        """That of nodes: which schedules of decorated tasks have a row."""
         self.source = source
         self.file: ScheduleFile | None = None
         """What the configured file declares."""
@@ -100,7 +101,15 @@ class DeclaredSchedules:
         return [
             Wanted(self.of_task(task))
             for task in self._session.tasks
-            if task.is_scheduled and not is_code_only(task, self._mode)
+            if task.is_scheduled and not is_code_only(task, self.mode)
+        ]
+
+    def code_only(self) -> list[ScheduleRecord]:
+        """Return the schedules of decorated tasks that are in the code only, which have no row."""
+        return [
+            checked_code_schedule(self.of_task(task), task)
+            for task in self._session.tasks
+            if is_code_only(task, self.mode)
         ]
 
     def of_task(self, task: Task[..., Any]) -> ScheduleRecord:

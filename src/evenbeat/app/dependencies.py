@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import TypeAlias, get_args
+from typing import NamedTuple, TypeAlias, get_args
 
 from evenbeat.app.schedule_search import similar_schedules
 from evenbeat.app.session import AppSession
@@ -13,14 +14,16 @@ from evenbeat.core.dependencies import Dependencies, Predecessor, parse_after
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.core.results import ChangeWarning
-from evenbeat.errors import InvalidValue, ScheduleConflict, shown
+from evenbeat.errors import EvenbeatError, InvalidValue, ScheduleConflict, StoreUnavailable, shown
 from evenbeat.observe.phrases import some
 from evenbeat.rules import changes
 from evenbeat.rules.dependencies import (
+    LAST_WRITE,
     PENDING,
     cycle_through,
     facts_of,
     is_on_success,
+    last_write,
     pending_keys,
     predecessor_run,
     predecessors,
@@ -29,7 +32,7 @@ from evenbeat.rules.dependencies import (
 )
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.unfollowing import PENDING_A_CHANGE, asleep, stops_following, without_pending
-from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
+from evenbeat.stores.base import LARGE_FIELDS, RecordWrite, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_schedule
 
 Key: TypeAlias = tuple[str, str]
@@ -42,21 +45,65 @@ _MOST_SHOWN = 10
 _STATES: tuple[ScheduleState, ...] = get_args(ScheduleState)
 
 
-def link(session: AppSession, wanted: ScheduleRecord, previous: ScheduleRecord | None) -> None:
-    """Add a schedule to the followers of its predecessors, before it is written.
+class Linked(NamedTuple):
+    """What ``link_together`` has done about schedules that begin to wait for others, by their keys."""
 
-    ``InvalidValue`` if one of them does not exist, or depends on the schedule. Does nothing for a schedule
-    without dependencies, or with those that it had. If the process dies between these writes and that of the
-    schedule, a follower is left that does not follow: settling a success reads its row, and changes nothing.
+    records: dict[Key, RecordWrite]
+    """The record that the write of each of them must change in the same step."""
+    refused: dict[Key, EvenbeatError]
+    """Why others can't be written."""
+
+
+def link(session: AppSession, wanted: ScheduleRecord, previous: ScheduleRecord | None) -> RecordWrite | None:
+    """Add a schedule to the followers of its predecessors, before it is written. Return the record that its
+    write must change in the same step; None if it waits for no schedule for which it did not wait before.
+
+    ``InvalidValue`` if one of them does not exist, or depends on the schedule.
     """
-    check_link(session.store(), wanted, previous)
-    names = new_predecessors(wanted, previous)
-    for name in names:
-        _add_follower(session, wanted, name)
-    if names:
-        # Again: a process that made one of them wait for this schedule has written it by now, or its write is
-        # refused, because the version of its row has been counted up.
-        check_link(session.store(), wanted, previous)
+    linked = link_together(session, [(wanted, previous)])
+    for error in linked.refused.values():
+        raise error
+    return linked.records.get(wanted.key)
+
+
+def link_together(
+    session: AppSession, writes: Sequence[tuple[ScheduleRecord, ScheduleRecord | None]]
+) -> Linked:
+    """Add schedules to the followers of their predecessors, before they are written in this order.
+
+    Each write of a dependency changes one record of its tenant: so no other one is written between the check
+    and the write. Without that, three schedules that begin to wait for each other at the same moment would
+    pass three checks. Does nothing for schedules without dependencies, or with those that they had. If the
+    process dies between these writes and those of the schedules, followers are left that do not follow:
+    settling a success reads their rows, and changes nothing.
+    """
+    linked = Linked({}, {})
+    dependent = [(wanted, names) for wanted, row in writes if (names := new_predecessors(wanted, row))]
+    if not dependent:
+        return linked
+    store = session.store()
+    # Read before the check: a dependency that is written later changes the record.
+    versions: dict[str, int | None] = {}
+    for tenant in {wanted.tenant for wanted, _ in dependent}:
+        last = store.get_record(LAST_WRITE, tenant, LAST_WRITE)
+        versions[tenant] = None if last is None else last.version
+    linked.refused.update(refused_dependencies(store, writes))
+    for wanted, names in dependent:
+        if wanted.key in linked.refused:
+            continue
+        try:
+            for name in names:
+                _add_follower(session, wanted, name)
+        except StoreUnavailable:
+            raise
+        except EvenbeatError as error:
+            linked.refused[wanted.key] = error
+            continue
+        # Random: the record is deleted with its tenant, and no version may be used twice.
+        record = last_write(wanted, secrets.randbits(48))
+        linked.records[wanted.key] = RecordWrite(record, versions[wanted.tenant])
+        versions[wanted.tenant] = record.version
+    return linked
 
 
 def check_link(store: Store, wanted: ScheduleRecord, previous: ScheduleRecord | None) -> None:
@@ -166,7 +213,9 @@ def _add_follower(session: AppSession, wanted: ScheduleRecord, name: str) -> Non
         if row is None or row.state == "deleted":
             raise _unknown(store, wanted, name)
         now = store.now()
-        planned = changes.add_follower(row, wanted.name, now) or changes.touch(row, now)
+        planned = changes.add_follower(row, wanted.name, now)
+        if planned is None:
+            return
         planned = by_waiting_successes(store, row, planned, now)
         if store.put_schedules([Write(planned, row.version)])[0].accepted:
             return

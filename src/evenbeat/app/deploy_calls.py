@@ -12,7 +12,9 @@ from evenbeat.app.scheduler_parts import SchedulerParts
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_label
 from evenbeat.core.deploys import DeployPlan, DeployResult
+from evenbeat.core.options import NODE
 from evenbeat.errors import InvalidValue, shown
+from evenbeat.node.settings import ScheduleMode
 from evenbeat.schedule_files import ScheduleFile
 from evenbeat.tasks.options import NewScheduleOptions
 from evenbeat.tasks.task import Call, Task
@@ -51,6 +53,13 @@ class DeployCalls(SchedulerParts):
         found = read_file(file)
         self._declared.check_file(found)
         self._declared.file = found
+
+    def declare_mode(self, mode: ScheduleMode) -> None:
+        """Plan and apply as nodes with this ``schedule_mode`` do, instead of the scheduler's own.
+
+        ``evenbeat plan``, ``apply`` and ``web`` do so with the mode that a variable or a file sets.
+        """
+        self._declared.mode = NODE["schedule_mode"].read(mode)
 
     def plan(
         self,

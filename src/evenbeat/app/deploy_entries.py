@@ -7,7 +7,7 @@ from datetime import datetime
 from evenbeat.app.declared_schedules import Wanted
 from evenbeat.core.deploys import FieldChange, PlanEntry
 from evenbeat.core.instants import Instant, from_ms
-from evenbeat.core.records import ScheduleRecord
+from evenbeat.core.records import FORMAT, ScheduleRecord
 from evenbeat.errors import InvalidTrigger
 from evenbeat.observe.phrases import command_line
 from evenbeat.observe.trigger_explanations import coming_ticks
@@ -36,7 +36,7 @@ def entry_of(
         ticks_before=_ticks(row, now),
         ticks_after=_ticks(then, now) if then is not None else _ticks_left(row, decision, now),
         why=decision.why,
-        command=_command(subject, decision),
+        command=_command(subject, decision, is_declared=wanted is not None),
         token=token,
     )
 
@@ -72,9 +72,12 @@ def _ticks_left(row: ScheduleRecord | None, decision: Decision, now: Instant) ->
     return () if decision.action == "remove" else _ticks(row, now)
 
 
-def _command(subject: ScheduleRecord, decision: Decision) -> str:
+def _command(subject: ScheduleRecord, decision: Decision, *, is_declared: bool) -> str:
     if decision.action == "drift":
         return command_line(f"schedules reset {subject.name}", subject.tenant)
+    if decision.action == "conflict" and not is_declared and subject.format <= FORMAT:
+        # A row of a schedule that is in the code only.
+        return command_line(f"schedules delete {subject.name}", subject.tenant)
     if decision.action == "conflict":
         return "evenbeat apply --adopt"
     if decision.action == "orphan" and not source_of(subject.managed_by):

@@ -15,9 +15,10 @@ from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
+from evenbeat.app.code_only import coming_in_memory
 from evenbeat.app.declared_schedules import DeclaredSchedules, Wanted, in_levels
 from evenbeat.app.definitions import unknown_task
-from evenbeat.app.dependencies import delete_warnings, link, refused_dependencies
+from evenbeat.app.dependencies import delete_warnings, link_together, refused_dependencies
 from evenbeat.app.deploy_entries import entry_of
 from evenbeat.app.rows import ScheduleRows, audited_write
 from evenbeat.core.audits import AuditAction
@@ -32,8 +33,9 @@ from evenbeat.rules.firing import Active
 from evenbeat.rules.overdue import is_long
 from evenbeat.rules.ownership import source_of
 from evenbeat.schedule_files import ScheduleFile
-from evenbeat.stores.base import ScheduleQuery, Write
+from evenbeat.stores.base import ScheduleQuery, Write, Written
 from evenbeat.stores.pages import every_schedule
+from evenbeat.stores.refusals import in_parts
 
 ONE_STEP = 1_000
 """So many schedules are written in one atomic step; more of them in several."""
@@ -47,6 +49,8 @@ class Scope(NamedTuple):
     """The schedules and sources that a deploy compares."""
 
     wanted: dict[tuple[str, str], Wanted]
+    code_only: dict[tuple[str, str], ScheduleRecord]
+    """Schedules that are in the code only: they have no row."""
     owners: frozenset[str]
     """Who declared the schedules that may be orphans."""
     tenant: str | None
@@ -90,9 +94,11 @@ class Deployments:
         """Return what a deploy is about; a file overrides the code where both declare a name."""
         declared = self._declared
         found: list[Wanted] = []
+        without_row: list[ScheduleRecord] = []
         owners: set[str] = set()
         if with_code and declared.has_code:
             found += [*declared.from_tasks(), *declared.from_calls()]
+            without_row += declared.code_only()
             owners.add(declared.owner_of_code)
         used = declared.file if file is None and with_code else file
         if used is not None:
@@ -101,7 +107,10 @@ class Deployments:
         if prune:
             _check_labels(owners)
         wanted = {each.record.key: each for each in found if tenant in (None, each.record.tenant)}
-        return Scope(wanted, frozenset(owners), tenant, prune, adopt)
+        code_only = {
+            each.key: each for each in without_row if tenant in (None, each.tenant) and each.key not in wanted
+        }
+        return Scope(wanted, code_only, frozenset(owners), tenant, prune, adopt)
 
     def plan(self, scope: Scope) -> DeployPlan:
         """Return what ``apply`` would change now."""
@@ -137,9 +146,8 @@ class Deployments:
                 to_do.append(step)
         # A schedule that waits for others is written after them.
         for level in in_levels(to_do, _written_row):
-            linked = [step for step in level if self._is_linked(step, now, refused)]
-            for start in range(0, len(linked), ONE_STEP):
-                written, kept = self._write(linked[start : start + ONE_STEP], scope)
+            for start in range(0, len(level), ONE_STEP):
+                written, kept = self._write(level[start : start + ONE_STEP], scope)
                 done += written
                 refused += kept
         removed = [step for step in done if step.decision.action == "remove"]
@@ -155,9 +163,13 @@ class Deployments:
 
     def _steps(self, scope: Scope, now: Instant) -> list[Step]:
         """Decide about each schedule that is declared, or was."""
-        rows = self._read(scope.wanted)
+        declared = frozenset((*scope.wanted, *scope.code_only))
+        rows = self._read(declared)
         steps = [self._declared_step(each, rows.get(key), scope, now) for key, each in scope.wanted.items()]
-        declared = frozenset(scope.wanted)
+        for key, record in scope.code_only.items():
+            row = rows.get(key)
+            if row is not None and row.state != "deleted":
+                steps.append(_step_without_row(row, record, now))
         if scope.owners:
             query = ScheduleQuery(tenant=scope.tenant, limit=_PAGE)
             for row in every_schedule(self._rows.session.store(), query):
@@ -195,7 +207,10 @@ class Deployments:
             wanted = wanted._replace(record=self._rows.with_calendars(wanted.record))
         except InvalidTrigger as error:
             raise wanted.refusal(error) from None
-        decision = deploying.decide((wanted.record, wanted.start), row, now, self._active, adopt=scope.adopt)
+        start = wanted.start
+        if start is None and (row is None or row.state == "deleted"):
+            start = coming_in_memory(self._rows.session.store(), wanted.record, row, now)
+        decision = deploying.decide((wanted.record, start), row, now, self._active, adopt=scope.adopt)
         return Step(wanted, row, decision, deploying.token_of(decision.action, wanted.record, row))
 
     def _active(self, row: ScheduleRecord) -> tuple[Active, ...]:
@@ -212,7 +227,11 @@ class Deployments:
         if step.wanted is not None:
             again = self._declared_step(step.wanted, current, scope, now)
             return None if again.decision.action == "unchanged" else again
-        if current is None or not deploying.is_orphan(current, scope.owners, frozenset()):
+        if current is None or current.state == "deleted":
+            return None
+        if current.key in scope.code_only:
+            return _step_without_row(current, scope.code_only[current.key], now)
+        if not deploying.is_orphan(current, scope.owners, frozenset()):
             return None
         return self._orphan_step(current, scope, now)
 
@@ -225,6 +244,12 @@ class Deployments:
         done: list[Step] = []
         refused: list[RefusedChange] = []
         left = [*steps]
+        errors: dict[tuple[str, str], str] = {}
+
+        def refuse(write: Write, error: Exception) -> Written:
+            errors[write.planned.schedule.key] = str(error)
+            return Written(False, None)
+
         for _ in range(_TRIES):
             now = store.now()
             together, alone = self._prepared(left, now, refused)
@@ -232,9 +257,14 @@ class Deployments:
                 self._write_alone(step, scope, done, refused)
             if not together:
                 return done, refused
-            answers = store.put_schedules([write for _, write in together])
+            together = self._linked(together, refused)
+            parts = in_parts(store.put_schedules, [write for _, write in together], refuse)
+            answers = [answer for part in parts for answer in part]
             left = []
             for (step, _), written in zip(together, answers, strict=True):
+                if step.key in errors:
+                    refused.append(self._refused(step, errors[step.key], now))
+                    continue
                 if written.accepted:
                     self._rows.after_write(step.row, _written_row(step))
                     done.append(step)
@@ -249,16 +279,24 @@ class Deployments:
         refused += [self._refused(step, "other writes were faster, again and again", now) for step in left]
         return done, refused
 
-    def _is_linked(self, step: Step, now: Instant, refused: list[RefusedChange]) -> bool:
-        """Return whether the schedules that a schedule waits for know of it now; without any, they do."""
-        try:
-            link(self._rows.session, _written_row(step), step.row)
-        except StoreUnavailable:
-            raise
-        except EvenbeatError as error:
-            refused.append(self._refused(step, str(error), now))
-            return False
-        return True
+    def _linked(
+        self, writes: Sequence[tuple[Step, Write]], refused: list[RefusedChange]
+    ) -> list[tuple[Step, Write]]:
+        """Return the writes, after the schedules that they wait for know of it."""
+        done = link_together(
+            self._rows.session, [(write.planned.schedule, step.row) for step, write in writes]
+        )
+        now = self._rows.session.store().now()
+        refused += [
+            self._refused(step, str(done.refused[step.key]), now)
+            for step, _ in writes
+            if step.key in done.refused
+        ]
+        return [
+            (step, write._replace(record=done.records.get(step.key)))
+            for step, write in writes
+            if step.key not in done.refused
+        ]
 
     def _prepared(
         self, steps: Iterable[Step], now: Instant, refused: list[RefusedChange]
@@ -346,6 +384,12 @@ class Deployments:
             if step.wanted is not None and step.decision.action in DONE_BY_APPLY
         }
         return delete_warnings(self._rows.session.store(), removed, written)
+
+
+def _step_without_row(row: ScheduleRecord, wanted: ScheduleRecord, now: Instant) -> Step:
+    """Return what to do about the row of a schedule that is in the code only."""
+    decision = deploying.remove_row(row, wanted.managed_by, now)
+    return Step(None, row, decision, deploying.token_of(decision.action, None, row))
 
 
 def _written_row(step: Step) -> ScheduleRecord:

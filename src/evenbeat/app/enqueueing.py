@@ -13,17 +13,18 @@ from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.app.unique_runs import Resolved, UniqueRuns
 from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
-from evenbeat.core.ids import new_run_id
+from evenbeat.core.ids import making_token, new_run_id
 from evenbeat.core.instants import Instant, Moment, read_moment, to_ms
 from evenbeat.core.options import RUN
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.core.results import Run
-from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.errors import InvalidValue, RowRefused, StoreUnavailable
 from evenbeat.observe.tracing import traceparent
 from evenbeat.record_errors import QuotaExceeded
 from evenbeat.rules import auditing
 from evenbeat.rules.unique_runs import unique_key
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
+from evenbeat.stores.refusals import in_parts
 from evenbeat.tasks.flow import refuse_options_of_steps
 from evenbeat.tasks.options import EnqueuedOptions, read_run_fields, refuse_unknown
 from evenbeat.tasks.task import Call, Task
@@ -180,11 +181,24 @@ class Enqueuer:
             return
         store = self._session.store()
         self._audit(batch)
-        answers = store.add_runs(batch)
+        refused: list[tuple[RunRecord, Exception]] = []
+
+        def refuse(run: RunRecord, error: Exception) -> bool:
+            refused.append((run, error))
+            return True
+
+        answers = [answer for part in in_parts(store.add_runs, batch, refuse) for answer in part]
         store.hint()
         old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
         if old:
             self._present(old)
+        if refused:
+            run, error = refused[0]
+            if len(batch) == 1:
+                raise error
+            reason = error.reason if isinstance(error, RowRefused) else str(error)
+            number = f"{len(refused):,} of {len(batch):,} runs were not added, the others were"
+            raise RowRefused(reason, f"{number}; the database refused run {run.id}") from error
 
     def _audit(self, wanted: list[RunRecord]) -> None:
         """Record runs that a person enqueues by the command line or the API; code is not recorded.
@@ -243,15 +257,17 @@ class Enqueuer:
         given = _with_expiry(options.run, due)
         fields |= read_run_fields(given, base) if given else {"execution": base}
         unique = (None if local is None else local.unique) if options.unique is None else options.unique
+        run_id = new_run_id(now) if run_id is None else run_id
         return check_run(
             RunRecord(
-                id=new_run_id(now) if run_id is None else run_id,
+                id=run_id,
                 tenant=self._session.tenant_of(options.tenant),
                 task=name,
                 payload=text,
                 scheduled_at=due,
                 run_at=due,
                 created_at=now,
+                claim=making_token(run_id, now) if type(run_id) is str else None,
                 trace=traceparent(),
                 unique_key=unique_key(unique, text) if unique is not None and unique is not False else None,
                 **fields,

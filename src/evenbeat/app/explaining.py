@@ -38,7 +38,7 @@ from evenbeat.rules.accounts import is_of_trigger, trigger_since
 from evenbeat.rules.asked_ticks import MINUTE, Asked, Place, locate, present_tick, row_for
 from evenbeat.rules.dependencies import needs_facts
 from evenbeat.rules.firing import may_be_stuck, needs_active
-from evenbeat.rules.flow_parts import flow_part
+from evenbeat.rules.flow_parts import belongs_to, flow_part
 from evenbeat.rules.rollups import KEPT, start_of
 from evenbeat.rules.ticks import own_trigger, readable_trigger
 from evenbeat.rules.waiting import Waiting, why_waiting
@@ -135,7 +135,8 @@ def _flow(store: Store, run: RunRecord) -> FlowFacts:
     steps: list[OpenStep] = []
     for at, ids in flows.open_runs(run, graph):
         query = RunQuery(ids=tuple(ids[:_PAGE]), states=("queued", "running"), without=VALUES, limit=1)
-        found = next(iter(store.find_runs(query).items), None) if len(steps) < NAMED else None
+        runs = store.find_runs(query).items if len(steps) < NAMED else ()
+        found = next((each for each in runs if belongs_to(each, run)), None)
         steps.append(
             OpenStep(graph.steps[at].name, found, None if found is None else why_it_waits(store, found))
         )
@@ -263,7 +264,7 @@ def _read(store: Store, facts: TickFacts) -> TickFacts:
         facts = facts._replace(active=store.find_runs(query).items)
     if needs_facts(row):
         facts = _with_predecessors(store, facts)
-    if may_be_stuck(row):
+    if may_be_stuck(row, now):
         notes = [store.get_record(kind, *row.key) for kind in ("quarantine", "deferred")]
         quarantined, deferred = (None if note is None else note.body for note in notes)
         facts = facts._replace(quarantined=quarantined, deferred=deferred)

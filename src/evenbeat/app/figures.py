@@ -33,6 +33,7 @@ from evenbeat.node.rollups import read_rollups
 from evenbeat.observe.attention import Quarantined
 from evenbeat.rules import error_groups, rollups
 from evenbeat.rules.dependencies import is_on_success
+from evenbeat.rules.refusals import is_refusal
 from evenbeat.rules.rollups import (
     KEPT,
     LENGTH,
@@ -56,6 +57,7 @@ _DAY = 24 * rollups.HOUR
 _REMEDIES = {
     "schedule": "'evenbeat quarantine show' says what is wrong; mend it and retry it, or drop it",
     "run": "it was set to failed: 'evenbeat quarantine show' says why; mend its row and retry it, or drop it",
+    "refused": "fix what the database names (a trigger, a constraint, a key); nodes keep trying",
     "deferred": "look at the log of the nodes: time-zone data (pip install -U tzdata), open files, memory",
 }
 
@@ -182,7 +184,9 @@ def read_quarantine(store: Store, owner: str | None, limit: int | None = None) -
         known = _quarantined(note, row)
         if known is not None:
             found.append(Quarantined(known, is_run=row is None))
-    found += [Quarantined(_note("deferred", note, "deferred"), is_run=False) for note in deferred]
+    for note in deferred:
+        remedy = "refused" if is_refusal(note.body) else "deferred"
+        found.append(Quarantined(_note("deferred", note, remedy), is_run=False))
     return sorted(found, key=lambda each: (each.note.tenant, each.note.name, each.note.kind))
 
 

@@ -85,7 +85,7 @@ class Flows:
 
         Of a map, it reads the runs of the first 1,000 elements; the counts are of all of them.
         """
-        run = self._record(id, tenant)
+        run = self._as_resumed(self._record(id, tenant))
         graph = self._graph(run)
         found: dict[int, builtins.list[RunRecord]] = {}
         state = flow_part(run).state
@@ -95,7 +95,7 @@ class Flows:
                 for run_id in flows.step_ids(run.id, graph, state, at)[:_SHOWN_ELEMENTS]:
                     ids[run_id] = at
             for each in self._read(tuple(ids)):
-                if not belongs_to(each, run.id):
+                if not belongs_to(each, run):
                     continue  # somebody had added a run with this id
                 found.setdefault(ids[each.id], []).append(each)
             for runs in found.values():
@@ -105,7 +105,8 @@ class Flows:
     def resume(self, id: str, *, tenant: str | None = None) -> FlowRun:
         """Run again what failed, was cancelled, or did not run because of that; keep what succeeded.
 
-        A step that failed gets a new run; of a map, the elements that failed are retried. ``RunRefused`` if
+        The flow waits in the queue until a worker takes it and its limits admit it. A step that failed gets a
+        new run; of a map, the elements that failed are retried. ``RunRefused`` if
         the flow has succeeded or is running, if its schedule allows one run at a time and another is active,
         or if another run with its unique key is active.
         """
@@ -151,6 +152,15 @@ class Flows:
             return FlowGraphs(self._session.store()).of(run)
         known = self._session.tasks.get(run.task)
         return known.graph if isinstance(known, Flow) else None
+
+    def _as_resumed(self, run: RunRecord) -> RunRecord:
+        """Return a flow that waits in the queue, with its steps as they will be then."""
+        state = flow_part(run).state
+        if state is None or is_begun(run):
+            return run
+        store = self._session.store()
+        coming = FlowResuming(FlowRows(store)).go_on(run, store.now())
+        return run if coming is None or not isinstance(coming.flow, str) else replace(run, flow=coming.flow)
 
     def _record(self, run_id: str, tenant: str | None) -> RunRecord:
         query = RunQuery(ids=(run_id,), tenant=self._session.tenant_of(tenant))
@@ -206,10 +216,16 @@ def resume_flow(session: AppSession, run: RunRecord, step: str | None) -> None:
                 f"flow {run.id} is being stopped; retry the step when it is over", subject=run.id
             )
         at = None if step is None else _position(rows, run, step)
+        if run.state in ACTIVE_STATES and not is_begun(run):
+            raise RunRefused(
+                f"flow {run.id} waits in the queue to be resumed; retry the step when it has ended",
+                subject=run.id,
+            )
         now = store.now()
         what = {} if step is None else {"step": step}
-        change = auditing.run_change("retry", run, {"state": run.state}, {"state": "running", **what})
-        transition = FlowResuming(rows).resume(run, at, now, extra=audited(change, now))
+        after = "running" if run.state == "running" else "queued"
+        change = auditing.run_change("retry", run, {"state": run.state}, {"state": after, **what})
+        transition = FlowResuming(rows).queue(run, at, now, extra=audited(change, now))
         if transition is None:
             raise RunRefused(_why_not(run, step, state.steps), subject=run.id)
         transition = _gated(session, run, transition)

@@ -48,7 +48,7 @@ class Lifecycle:
         self._declare = declare
         self._options = options
         self._hooks = Hooks(lambda: None if self.node is None else self.node.event_loop)
-        self.events = Events(self._call_hook)
+        self.events = session.events = Events(self._call_hook)
         self.on_start: list[Callable[[], object]] = []
         self.on_stop: list[Callable[[], object]] = []
         self._started: Node | None = None

@@ -50,6 +50,7 @@ _ZEROS = (
     "duplicates/tick",
     "duplicates/end",
     "lock_failures/schedules/held",
+    "lock_failures/schedules/refused",
     "lock_failures/schedules/error",
     "lock_failures/named/held",
     "lock_failures/named/lost",

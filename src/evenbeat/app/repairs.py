@@ -119,7 +119,8 @@ def _audited(run: RunRecord, transition: Transition, now: Instant) -> Transition
     after: dict[str, object] = {"state": transition.state}
     if run.state == "running":
         before["worker"], after["worker"] = run.worker, None
-    return replace(transition, records=audited(auditing.run_change("repair", run, before, after), now))
+    entry = audited(auditing.run_change("repair", run, before, after), now)
+    return replace(transition, records=(*transition.records, *entry))
 
 
 # -- duplicates --------------------------------------------------------------------------------------------

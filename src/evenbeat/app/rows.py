@@ -16,7 +16,7 @@ from evenbeat.app.schedule_search import similar_schedules
 from evenbeat.app.session import AppSession, refuse_other
 from evenbeat.core.audits import AuditAction
 from evenbeat.core.checks import check_name, check_run, is_name
-from evenbeat.core.ids import new_run_id
+from evenbeat.core.ids import making_token, new_run_id
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, Statistics
 from evenbeat.core.results import Run, Schedule
@@ -29,6 +29,7 @@ from evenbeat.observe.views import schedule_view
 from evenbeat.rules import auditing, changes
 from evenbeat.rules.dependencies import predecessors
 from evenbeat.rules.firing import Active, Planned, may_be_stuck, needs_active
+from evenbeat.rules.refusals import NOTE, is_refusal
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store, Write
 from evenbeat.stores.pages import every_run
 
@@ -94,8 +95,8 @@ class Try:
             self.view = self._rows.views([self.existing()])[0]
             return True
         store, row = self._rows.session.store(), self.row
-        link(self._rows.session, planned.schedule, row)
-        write = audited_write(store, row, planned, self.now, self._describe)
+        record = link(self._rows.session, planned.schedule, row)
+        write = audited_write(store, row, planned, self.now, self._describe)._replace(record=record)
         written = store.put_schedules([write])[0]
         self.next_row = written.current
         if not written.accepted:
@@ -215,12 +216,12 @@ class ScheduleRows:
         has is returned as it is. ``retried`` is the run that a user retries by this one.
         """
         is_given = run_id is not None
-        run_id = run_id or new_run_id(self.session.store().now())
-        present = self._present(run_id, name, tenant) if is_given else None
+        present = None if run_id is None else self._present(run_id, name, tenant)
         if present is not None:
             return present
         is_counted = retried is not None  # a retry is not refused
         for attempt in self.tries(tenant, name, "run_now", retried):
+            run_id = run_id or new_run_id(attempt.now)
             planned = self.plan_run(attempt.existing(), run_id, attempt.now, payload)
             if not is_counted:
                 self.quotas.admit_runs(tenant)
@@ -228,7 +229,7 @@ class ScheduleRows:
             if attempt.write(planned):
                 break
         # Another call may have added a run with the same id since: then the store has kept that one.
-        present = self._present(run_id, name, tenant) if is_given else None
+        present = self._present(str(run_id), name, tenant) if is_given else None
         return self.session.run_view(planned.runs[0]) if present is None else present
 
     def plan_run(self, row: ScheduleRecord, run_id: str, now: Instant, payload: str | None = None) -> Planned:
@@ -241,9 +242,10 @@ class ScheduleRows:
                 f"{row.overlap}, max_concurrent={row.max_concurrent}) leave no room for another",
                 subject=row.name,
             )
-        for run in planned.runs:
+        runs = [replace(run, claim=making_token(run.id, run.created_at)) for run in planned.runs]
+        for run in runs:
             check_run(run)
-        return planned
+        return planned._replace(runs=tuple(runs))
 
     def _present(self, run_id: str, name: str, tenant: str) -> Run | None:
         """Return the run of the schedule that has this id; ``RunExists`` if that is a run of another one."""
@@ -310,14 +312,17 @@ class ScheduleRows:
         """Return the rows as users see them, each with the statistics that the view was made from."""
         store = self.session.store()
         figures = store.statistics([row.key for row in rows])
+        now = store.now()
+        stuck = {row.key for row in rows if may_be_stuck(row, now)}
         notes: dict[tuple[str, str], str] = {}
         # Almost never is a row late, and then the notes need not be read.
-        if any(may_be_stuck(row) for row in rows):
-            for kind in ("deferred", "quarantine"):
+        if stuck:
+            for kind in (NOTE, "quarantine"):
                 for record in store.find_records(kind):
-                    notes[record.tenant, record.key] = record.body
+                    if (record.tenant, record.key) in stuck:
+                        notes[record.tenant, record.key] = record.body
         return [
-            (schedule_view(row, known.last_run, notes.get(row.key) if may_be_stuck(row) else None), known)
+            (schedule_view(row, known.last_run, notes.get(row.key)), with_refusal(known, notes.get(row.key)))
             for row, known in zip(rows, figures, strict=True)
         ]
 
@@ -331,6 +336,11 @@ class ScheduleRows:
             store.delete_record("quarantine", *before.key, note.version)
 
 
+def with_refusal(known: Statistics, note: str | None) -> Statistics:
+    """Return the statistics of a schedule whose run the database refuses now: that is its last error."""
+    return known if note is None or not is_refusal(note) else replace(known, last_error=note)
+
+
 class FirstWrite:
     """What the first write of a schedule adds: a mark of its own, and the run that ``run_now`` asks for."""
 
@@ -340,7 +350,8 @@ class FirstWrite:
         # Two callers who create the same schedule in the same millisecond would write the same row, and the
         # store would take the second for a repetition of the first: only one of them may succeed.
         self._mark = secrets.randbits(31)
-        self._run_id = new_run_id(rows.session.store().now()) if run_now else None
+        self._runs_now = run_now
+        self._run_id: str | None = None
 
     def completed(self, planned: Planned | None, attempt: Try) -> Planned | None:
         """Return the plan with these additions, if it creates the schedule."""
@@ -350,8 +361,9 @@ class FirstWrite:
         self._rows.quotas.admit_schedule(self._wanted.tenant)
         marked = replace(planned.schedule, fire_seq=planned.schedule.fire_seq + self._mark)
         planned = planned._replace(schedule=marked)
-        if self._run_id is None:
+        if not self._runs_now:
             return planned
+        self._run_id = self._run_id or new_run_id(attempt.now)
         # In the same write: the schedule is created together with its first run, or not at all.
         # Runs of a deleted schedule of the same name may still be active.
         active = self._rows.active(marked)

@@ -21,7 +21,7 @@ def cancelled_by_hand(run: RunRecord, now: Instant) -> Transition | None:
         change = auditing.run_change("cancel", run, {"state": "queued"}, {"state": "cancelled"})
     else:
         change = auditing.run_change("cancel", run, {"cancel_requested": False}, {"cancel_requested": True})
-    return replace(transition, records=audited(change, now))
+    return replace(transition, records=(*transition.records, *audited(change, now)))
 
 
 def retried_by_hand(run: RunRecord, schedule: ScheduleRecord | None, now: Instant) -> Transition | None:
@@ -30,7 +30,7 @@ def retried_by_hand(run: RunRecord, schedule: ScheduleRecord | None, now: Instan
     if transition is None:
         return None
     change = auditing.run_change("retry", run, {"state": run.state}, {"state": "queued"})
-    return replace(transition, records=audited(change, now))
+    return replace(transition, records=(*transition.records, *audited(change, now)))
 
 
 def is_stopping(run: RunRecord) -> bool:

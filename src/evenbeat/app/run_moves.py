@@ -23,6 +23,7 @@ from evenbeat.observe.phrases import command_line, count
 from evenbeat.rules import attempts, auditing
 from evenbeat.stores.base import VALUES, RunQuery, ScheduleQuery
 from evenbeat.stores.pages import every_schedule
+from evenbeat.stores.refusals import in_parts
 from evenbeat.tasks.task import Task
 
 Pages: TypeAlias = Callable[[RunQuery, int], Iterator[tuple[Sequence[RunRecord], bool]]]
@@ -91,11 +92,18 @@ class RunMoves:
     def _move_page(self, page: Sequence[RunRecord]) -> Answers:
         store = self._session.store()
         transitions = [self._transition(run) for run in page if run.unique_key is None]
-        accepted = store.settle_runs(transitions) if transitions else []
+        errors: dict[str, str] = {}
+
+        def refuse(transition: Transition, error: Exception) -> bool:
+            errors[transition.run] = str(error)
+            return False
+
+        parts = in_parts(store.settle_runs, transitions, refuse) if transitions else ()
+        accepted = [answer for part in parts for answer in part]
         done = {each.run for each, is_done in zip(transitions, accepted, strict=True) if is_done}
         answers: Answers = []
         for run in page:
-            why = None if run.id in done else self._move_alone(run)
+            why = None if run.id in done else errors.get(run.id) or self._move_alone(run)
             answers.append(why)
         if done or None in answers:
             store.hint()

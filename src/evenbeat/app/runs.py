@@ -17,6 +17,7 @@ from evenbeat.app.rows import ScheduleRows
 from evenbeat.app.run_changes import cancelled_by_hand, is_stopping, retried_by_hand
 from evenbeat.app.run_moves import RunMoves
 from evenbeat.app.session import AppSession, apause, clock_of, pause, virtual_time
+from evenbeat.app.settling import settle_by_hand
 from evenbeat.app.unique_runs import UniqueRuns, retry_token
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.awaitable import twin
@@ -28,7 +29,7 @@ from evenbeat.core.moves import MoveResult
 from evenbeat.core.records import FINAL_STATES, RunRecord, RunState, ScheduleRecord, Transition
 from evenbeat.core.results import BulkResult, ChangedItem, LogLine, Run, RunPage, RunWait
 from evenbeat.errors import InvalidValue, RunNotFound, RunRefused, ScheduleConflict, ScheduleNotFound, shown
-from evenbeat.node.flows import End, FlowSettling
+from evenbeat.node.flows import End
 from evenbeat.observe import run_progress, views
 from evenbeat.observe.run_logs import refusals
 from evenbeat.rules import attempts
@@ -158,7 +159,7 @@ class Runs:
             transition = cancelled_by_hand(run, store.now())
             if transition is None:
                 return self._session.run_view(run)
-            if FlowSettling(store, "app").settle([End(run, transition)], store.now()).answers[0]:
+            if settle_by_hand(self._session, [End(run, transition)], store.now())[0]:
                 store.hint()
                 return self.get(id, tenant=tenant)
 
@@ -436,7 +437,7 @@ class Runs:
         store = self._session.store()
         runs = {run.id: run for run in page}
         ends = [End(runs[transition.run], transition) for transition in transitions]
-        accepted = FlowSettling(store, "app").settle(ends, store.now()).answers if ends else []
+        accepted = settle_by_hand(self._session, ends, store.now())
         done = {change.run for change, is_done in zip(transitions, accepted, strict=True) if is_done}
         if done:
             store.hint()

@@ -20,7 +20,8 @@ from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.rules import auditing
 from evenbeat.rules.firing import Planned
 from evenbeat.rules.overdue import is_long
-from evenbeat.stores.base import Write, check_limit
+from evenbeat.stores.base import Write, Written, check_limit
+from evenbeat.stores.refusals import in_parts
 
 
 class Search(Protocol):
@@ -107,7 +108,10 @@ class BulkChange(NamedTuple):
             write = audited_write(store, row, planned, now, describe)
             if not write.planned.unfinished:
                 writes.append((row, write))
-        answers = store.put_schedules([write for _, write in writes]) if writes else []
+        # One that the database refuses is changed alone below, which says why it can't be.
+        wanted = [write for _, write in writes]
+        parts = in_parts(store.put_schedules, wanted, lambda *_: Written(False, None)) if wanted else ()
+        answers = [answer for part in parts for answer in part]
         done = [row for (row, _), written in zip(writes, answers, strict=True) if written.accepted]
         for row in done:
             self.rows.forget_quarantine(row)

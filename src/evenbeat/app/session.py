@@ -14,6 +14,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.core.results import Run
 from evenbeat.errors import InvalidValue, RunExists, shown
+from evenbeat.observe.events import Events
 from evenbeat.observe.views import run_view
 from evenbeat.stores.base import ScheduleQuery, Store
 from evenbeat.tasks.conversion import write_untyped
@@ -30,6 +31,8 @@ class AppSession:
         self._is_open = False
         self.tasks = tasks
         self.tenant = tenant
+        self.events = Events()
+        """Those of the scheduler's life cycle, once it has one."""
         self.forked: list[Callable[[], None]] = []
         """Called in a child process after a fork."""
 

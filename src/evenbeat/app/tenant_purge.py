@@ -24,8 +24,10 @@ from evenbeat.errors import EvenbeatError, StoreUnavailable
 from evenbeat.node.flows import End, FlowSettling
 from evenbeat.rules import attempts, auditing, changes
 from evenbeat.rules.limits import LIMIT, OWNER, read_limits
+from evenbeat.rules.retention import held_runs
 from evenbeat.rules.tenants import DEFAULT, kinds_of
-from evenbeat.stores.base import LARGE_FIELDS, EndedRuns, RunQuery, ScheduleQuery, Store, Write
+from evenbeat.stores.base import LARGE_FIELDS, EndedRuns, RunQuery, ScheduleQuery, Store, Write, Written
+from evenbeat.stores.refusals import in_parts
 
 BATCH = 500
 """How many rows one call of the store changes or deletes."""
@@ -34,6 +36,7 @@ _REMAINS = (
     "audit entries, until 365 days after they were written",
     "the names of its deleted schedules, so that a new schedule of the same name repeats no tick",
     "its share of the figures that nodes write, for 40 days",
+    "runs of the last two hours of schedules that are in the code only, which nodes delete",
 )
 _REMAINS_OF_DEFAULT = "tokens, limits, alert and retention rules, which the store keeps with this tenant"
 
@@ -140,7 +143,8 @@ class TenantPurger:
                 raise
             except EvenbeatError:
                 continue  # a newer version of Evenbeat wrote it
-        answers = self._store.put_schedules(writes) if writes else []
+        parts = in_parts(self._store.put_schedules, writes, lambda *_: Written(False, None)) if writes else ()
+        answers = [answer for part in parts for answer in part]
         return sum(
             answer.accepted and not write.planned.unfinished
             for write, answer in zip(writes, answers, strict=True)
@@ -194,7 +198,8 @@ class TenantPurger:
             query = replace(query, cursor=page.cursor)
 
     def _delete_ended(self) -> Iterator[None]:
-        ended = EndedRuns(tenant=self._tenant)
+        # Nodes may still plan the schedules of the tenant in memory: a run that is deleted would run again.
+        ended = EndedRuns(tenant=self._tenant, held=held_runs(self._store.now()))
         while True:
             purged = self._store.purge(LAST, BATCH, ended)
             if purged.deleted:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from evenbeat.core.clocks import steady_clock
+from evenbeat.core.ids import made_at_by, making_token
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord, Transition
 from evenbeat.errors import RunRefused
 from evenbeat.node.flow_resuming import FlowResuming
 from evenbeat.node.flow_rows import FlowRows
-from evenbeat.rules import attempts, unique_runs
+from evenbeat.node.flows import End, FlowSettling
+from evenbeat.rules import attempts, unique_ends, unique_runs
 from evenbeat.rules.flow_parts import is_begun
-from evenbeat.rules.unique_runs import KIND, WRITTEN_WITHIN, Holder, decide, held_by, holder_of, record_key
+from evenbeat.rules.unique_runs import (
+    GIVEN_UP_AFTER,
+    KIND,
+    WRITTEN_WITHIN,
+    Holder,
+    decide,
+    held_by,
+    holder_of,
+    record_key,
+)
 from evenbeat.stores.base import RunQuery, Store
 
 
@@ -26,6 +37,15 @@ class Resolved(NamedTuple):
     run: RunRecord
     is_present: bool
     """Whether it is in the store. If not, it has to be added."""
+
+
+class _Named(NamedTuple):
+    """The record of a key, and the run that it names."""
+
+    record: Record | None
+    found: RunRecord | None
+    has_ended: bool
+    """Whether a missing run has ended, and was purged."""
 
 
 class UniqueRuns:
@@ -81,38 +101,38 @@ class UniqueRuns:
             if run.id in found:  # an id of the caller's own, which is there already
                 made[key] = Resolved(found[run.id], is_present=True)
                 continue
-            holder = holders[key]
-            made[key] = self._resolve_one(run, records[key], found.get(holder.run) if holder else None)
+            made[key] = self._resolve_one(run, self._named(records[key], found))
         return [
             Resolved(run, is_present=False) if run.unique_key is None else made[run.tenant, record_key(run)]
             for run in wanted
         ]
 
-    def _resolve_one(self, run: RunRecord, record: Record | None, found: RunRecord | None) -> Resolved:
+    def _resolve_one(self, run: RunRecord, named: _Named) -> Resolved:
         while True:
             now = self._store.now()
-            verdict = decide(record, found, now)
+            record, found, has_ended = named
+            verdict = decide(record, found, now, has_ended=has_ended)
             if verdict == "answer":
                 assert found is not None
                 return Resolved(found, is_present=True)
             if verdict == "add":
                 assert record is not None
-                return Resolved(replace(run, id=record.body), is_present=False)
+                return Resolved(_with_id(run, record.body), is_present=False)
             if verdict == "take":
                 taken = held_by(run, Holder(run.id), record, now)
                 if self._store.put_record(taken, None if record is None else record.version):
                     return Resolved(run, is_present=False)
             else:
                 self._help(verdict, run, record, found)
-            record, found = self._read(run)
+            named = self._read(run)
 
     def _take(self, run: RunRecord, mine: Holder, other: str) -> None:
         """Write the record of the run's key, unless another run holds it."""
         while True:
-            record, found = self._read(run)
+            record, found, has_ended = self._read(run)
             holder = None if record is None else holder_of(record)
             now = self._store.now()
-            verdict = decide(record, found, now)
+            verdict = decide(record, found, now, has_ended=has_ended)
             is_mine = holder is not None and holder.run == run.id
             if verdict == "expire" or (verdict == "move" and not is_mine):
                 self._help(verdict, run, record, found)
@@ -152,21 +172,33 @@ class UniqueRuns:
             assert record is not None
             self._store.put_record(held_by(run, Holder(found.id), record, now), record.version)
             return
-        if self._store.settle_runs([transition])[0]:
+        # Whatever ends a run announces it.
+        if FlowSettling(self._store, "app").settle([End(found, transition)], now).answers[0]:
             self._store.hint()
 
     def _retried(self, run: RunRecord, now: Instant) -> Transition | None:
         """Return the transition of a pending retry: a flow that has begun goes on."""
         if not is_begun(run):
             return attempts.retried(run, retry_token(run))
-        again = FlowResuming(FlowRows(self._store)).resume(run, None, now)
+        again = FlowResuming(FlowRows(self._store)).queue(run, None, now)
         return None if again is None else replace(again, token=retry_token(run))
 
-    def _read(self, run: RunRecord) -> tuple[Record | None, RunRecord | None]:
+    def _read(self, run: RunRecord) -> _Named:
         """Return the record of a run's key, and the run that it names."""
         record = self._store.get_record(KIND, run.tenant, record_key(run))
         holder = None if record is None else holder_of(record)
-        return record, None if holder is None else self._find({holder.run}).get(holder.run)
+        return self._named(record, {} if holder is None else self._find({holder.run}))
+
+    def _named(self, record: Record | None, found: Mapping[str, RunRecord]) -> _Named:
+        """Return a record with the run that it names. Only if that is missing, this reads whether it has
+        ended: after the run, which can't be purged before it has."""
+        holder = None if record is None else holder_of(record)
+        if record is None or holder is None:
+            return _Named(record, None, has_ended=False)
+        if (run := found.get(holder.run)) is not None:
+            return _Named(record, run, has_ended=False)
+        mark = self._store.get_record(unique_ends.KIND, record.tenant, holder.run)
+        return _Named(record, None, has_ended=mark is not None)
 
     def _find(self, ids: set[str]) -> dict[str, RunRecord]:
         if not ids:
@@ -179,15 +211,24 @@ class UniqueRuns:
         return found
 
 
+def _with_id(run: RunRecord, run_id: str) -> RunRecord:
+    """Return a run with the id that the record of its key names. Its making is that of the id, so that it
+    counts as one that is never given twice: see ``is_given_once``."""
+    made_at = made_at_by(run_id)
+    is_recent = made_at is not None and 0 <= run.created_at - made_at <= GIVEN_UP_AFTER
+    created_at = made_at if made_at is not None and is_recent else run.created_at
+    return replace(run, id=run_id, created_at=created_at, claim=making_token(run_id, created_at))
+
+
 def retry_token(run: RunRecord) -> str:
     """Return the token of the retry of a unique run, the same for all that apply it: the store recognises
     the repetition."""
-    return f"retry.{run.id}.{run.attempt}"
+    return f"retry.{run.id}.{run.attempt}.{run.claim}"
 
 
 def move_token(run: RunRecord, task: str) -> str:
     """Return the token of the move of a run to a task, the same for all that apply it."""
-    return f"move.{run.id}.{run.attempt}.{task}"
+    return f"move.{run.id}.{run.attempt}.{run.claim}.{task}"
 
 
 _MOST_IDS = 1_000

@@ -84,6 +84,8 @@ def opened_app(app: str | None, file: str | None, store: str | None) -> Iterator
         warn_of_other_store(settings, scheduler)
     else:
         scheduler = Scheduler(find_store(settings).store, tenant=settings["tenant"])
+    if settings.is_set("schedule_mode"):
+        scheduler.declare_mode(settings["schedule_mode"])
     if file is None and (found := settings.schedule_file()) is not None:
         scheduler.declare_file(found)
     try:

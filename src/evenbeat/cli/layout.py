@@ -69,6 +69,8 @@ class Column(NamedTuple):
     """If the line is too short, the column with the highest number is dropped first; 0: never."""
     wraps: int = 0
     """The width to which the column may wrap if others need the room; 0: it never wraps."""
+    lines: int = 0
+    """The most lines of a cell that wraps; the rest is left out, with an ellipsis. 0: as many as it needs."""
     justify: Literal["left", "right"] = "left"
     alone: str | None = None
     """Its title if the column before it was dropped."""
@@ -105,14 +107,10 @@ class Fitted(NamedTuple):
             if place < len(columns) and (alone := columns[place].alone) is not None:
                 columns[place] = columns[place]._replace(title=alone)
         table = ruled(ascii_only=options.ascii_only)
-        for column in columns:
-            width = column.width()
-            if left >= 0:
-                # The remaining width goes to the columns that wrap, the first ones first.
-                more = min(left, column.widest() - width)
-                width, left = width + more, left - more
-            # If all of that is not enough, names are folded, not cut: people copy them.
-            fits = left >= 0
+        # If all of that is not enough, names are folded, not cut: people copy them.
+        fits = left >= 0
+        widths = _shared(columns, left)
+        for column, width in zip(columns, widths, strict=True):
             table.add_column(
                 column.title,
                 justify=column.justify,
@@ -121,8 +119,41 @@ class Fitted(NamedTuple):
                 overflow="fold",
             )
         for cells in zip(*(column.cells for column in columns), strict=True):
-            table.add_row(*map(styled, cells))
+            texts = map(styled, cells)
+            table.add_row(
+                *(
+                    _cut(text, width, column.lines, console) if column.lines else text
+                    for text, width, column in zip(texts, widths, columns, strict=True)
+                )
+            )
         yield table
+
+
+def _shared(columns: list[Column], left: int) -> list[int]:
+    """Return the widths of the columns: those that wrap share the remaining width, a character at a time."""
+    widths = [column.width() for column in columns]
+    wants = [column.widest() for column in columns]
+    while left > 0 and widths != wants:
+        for place, wanted in enumerate(wants):
+            if left > 0 and widths[place] < wanted:
+                widths[place] += 1
+                left -= 1
+    return widths
+
+
+def _cut(text: Text, width: int, most: int, console: Console) -> Text:
+    """Return the first lines of a text that is wrapped to a width."""
+    from rich.text import Text
+
+    lines = text.wrap(console, width, overflow="fold")
+    if len(lines) <= most:
+        return text
+    ellipsis = "..." if console.options.ascii_only else "…"
+    last = lines[most - 1]
+    last.rstrip()
+    last.truncate(width - len(ellipsis))
+    last.append(ellipsis)
+    return Text("\n").join(lines[:most])
 
 
 def styled(cell: Cell) -> Text:

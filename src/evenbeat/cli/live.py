@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+import textwrap
 import threading
 import time
 from datetime import datetime
@@ -24,10 +25,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from evenbeat.app.scheduler import Scheduler
+    from evenbeat.core.results import Run
 
 # Milliseconds. A greater lateness is coloured.
 _LATE = 1_000
 _MOST_NEXT = 4
+# Characters. The column of names grows with them, from the first width to the second.
+_NAMES, _WIDEST_NAMES = 12, 20
+# Characters. In a pipe, and in a wide terminal, results and errors are cut here.
+_LONGEST_WORDS = 60
+# Characters. With less room, a result is left out, and an error wraps.
+_SHORTEST_WORDS = 12
 _READ_EVERY = 5.0
 
 
@@ -44,6 +52,7 @@ class LiveOutput:
         self._next: dict[str, Instant] = {}
         self._read_at = 0.0
         self._counts = dict.fromkeys(("succeeded", "failed", "retrying", "skipped"), 0)
+        self._name_width = _NAMES
         self._live: Live | None = None
         self._stopping = False
         app.on_event(self._show)
@@ -80,6 +89,12 @@ class LiveOutput:
 
         self.console.print(Text(text, style=style), soft_wrap=not self.console.is_terminal)
 
+    def write_command(self, command: str) -> None:
+        """Print a command that people paste: a line break of ours would cut it in two."""
+        from rich.text import Text
+
+        self.console.print(Text(f"  {command}"), soft_wrap=True)
+
     # -- lines ---------------------------------------------------------------------------------------------
 
     def _show(self, event: Event) -> None:
@@ -100,7 +115,8 @@ class LiveOutput:
             late = max(0, to_ms(event.at) - to_ms(due))
             self._started[run.id] = (late, time.monotonic(), run.task)
             return None
-        if event.kind == "fired" or event.kind == "idle" or event.kind.startswith("node_"):
+        # A warning in the log has the words of "attention".
+        if event.kind in ("fired", "idle", "attention") or event.kind.startswith("node_"):
             return None
         if event.kind == "skipped":
             reason = "" if event.reason is None else f": {skip_reason(event.reason, event.count)}"
@@ -115,37 +131,51 @@ class LiveOutput:
         run = event.run
         assert run is not None
         sign, style, what = _ENDS.get(event.kind, ("·", "dim", event.kind))
+        coalesced = f"  (for {count(run.coalesced, 'earlier tick')}, too)" if run.coalesced else ""
+        cause = _step_or_cause(run)
+        suffix = coalesced + cause
+        row = self._row(event.at, sign, style, run.schedule or run.task, "", late)
         if event.kind == "succeeded":
-            result = "" if event.result is None else f" → {_short(to_json(event.result))}"
-            what = f"took {measured(took if event.duration is None else event.duration)}{result}"
+            what = f"took {measured(took if event.duration is None else event.duration)}"
+            room = self._room(row, f"{what} → {suffix}")
+            result = "" if event.result is None else to_json(event.result)
+            if result and room >= min(_SHORTEST_WORDS, len(result)):
+                what += f" → {_short(result, room)}"
         elif event.kind == "retrying":
-            what = f"{_first_line(event.error, self._room())}; again in {measured(event.delay or 0)}"
+            again = f"; again in {measured(event.delay or 0)}"
+            room = max(_SHORTEST_WORDS, self._room(row, again + suffix))
+            what = f"{_first_line(event.error, room)}{again}"
         elif event.error:
-            what = f"{what}: {_first_line(event.error, self._room())}"
-        row = self._row(event.at, sign, style, run.schedule or run.task, what, late)
+            room = max(_SHORTEST_WORDS, self._room(row, f"{what}: {suffix}"))
+            what += f": {_first_line(event.error, room)}"
+        row.append(what, style="red" if style == "red" else "")
+        row.append(coalesced, style="yellow")
+        row.append(cause, style="dim")
         if event.kind in ("failed", "crashed"):
             row.append(f"\n{'':>11}{_where(event.error)}runs show {run.id}", style="dim")
-        if run.coalesced:
-            row.append(f"  (for {count(run.coalesced, 'earlier tick')}, too)", style="yellow")
-        if run.cause in ("run_now", "enqueue"):
-            row.append("  (by hand)" if run.cause == "run_now" else "  (enqueued)", style="dim")
         return row
 
-    def _room(self) -> int:
-        """Return how many characters of an error fit beside the rest of a line."""
-        return max(24, min(60, self.console.width - 56)) if self.console.is_terminal else 60
+    def _room(self, row: Text, others: str) -> int:
+        """Return how many characters of a result or an error fit into a line with other words."""
+        if not self.console.is_terminal:
+            return _LONGEST_WORDS
+        return min(_LONGEST_WORDS, self.console.width - row.cell_len - len(others))
 
     def _row(
         self, at: datetime, sign: str, style: str, name: str, words: str, late: int | None = None
     ) -> Text:
         from rich.text import Text
 
+        self._name_width = max(self._name_width, min(len(name), _WIDEST_NAMES))
         row = Text()
         row.append(f"{at.astimezone():%H:%M:%S} ", style="dim")
         row.append(f"{sign} ", style=style)
-        row.append(f"{name:<12} ", style="bold")
+        row.append(f"{name:<{self._name_width}} ", style="bold")
         lateness = "" if late is None else f"+{measured(late)}"
         row.append(f"{lateness:>9}  ", style="yellow" if late is not None and late >= _LATE else "dim")
+        room = self.console.width - row.cell_len
+        if self.console.is_terminal and len(words) > room > _SHORTEST_WORDS:
+            words = f"\n{'':>{row.cell_len}}".join(textwrap.wrap(words, room))
         row.append(words, style="red" if style == "red" else "")
         return row
 
@@ -229,6 +259,12 @@ _ENDS = {
 }
 
 
+def _step_or_cause(run: Run) -> str:
+    if run.flow is not None:
+        return "  (step)"
+    return {"run_now": "  (by hand)", "enqueue": "  (enqueued)"}.get(run.cause, "")
+
+
 def _where(error: str | None) -> str:
     """Return ``app.py:12 in greet · ``: the last line of the task's own code in a traceback."""
     places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', error or "")
@@ -242,6 +278,6 @@ def _first_line(text: str | None, most: int) -> str:
     return _short((text or "").partition("\n")[0], most)
 
 
-def _short(text: str, most: int = 60) -> str:
+def _short(text: str, most: int) -> str:
     clean = "".join(char if char.isprintable() else "�" for char in text)
     return clean if len(clean) <= most else f"{clean[: most - 1]}…"

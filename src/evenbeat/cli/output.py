@@ -24,9 +24,18 @@ def answer(
     document: Mapping[str, Any], people: Callable[[], Iterable[RenderableType]], *, as_json: bool
 ) -> None:
     """Print the document as JSON, or the text that ``people`` returns. Only the text imports rich."""
-    text = json.dumps(document, indent=2, ensure_ascii=False) if as_json else _render(people())
+    text = json_text(document) if as_json else _render(people())
     # Rendering has decided about colours; color=True keeps click from deciding again.
     click.echo(text, color=True)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return the document as JSON. Control characters, those that change the direction of text, and others
+    that can't be seen are escaped: they could rewrite the terminal."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def show_before_asking(parts: Iterable[RenderableType]) -> None:

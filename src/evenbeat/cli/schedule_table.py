@@ -27,12 +27,12 @@ def schedule_table(
         [
             Column("tenant", [row.tenant if show_tenants else "" for row in rows]),
             Column("name", [row.name for row in rows]),
-            Column("state", [schedule_state(row, local) for row in rows], wraps=16),
+            Column("state", [schedule_state(row, local) for row in rows], wraps=14, lines=3),
             Column("next run", [when for when, _ in coming], drop=3),
             Column("", [away for _, away in coming], wraps=16, alone="next"),
-            Column("trigger", [row.trigger for row in rows], drop=1, wraps=16),
+            Column("trigger", [row.trigger for row in rows], drop=1, wraps=16, lines=2),
             Column("task", [row.task for row in rows], drop=4),
-            Column("tags", [", ".join(row.tags) for row in rows], drop=5, wraps=16),
+            Column("tags", [", ".join(row.tags) for row in rows], drop=5, wraps=16, lines=2),
             Column("by hand", [("edited", "magenta") if row.edited else "" for row in rows], drop=6),
             Column("last run", [last_result(each, local) for each in stats] or [""] * len(rows), drop=2),
         ]

@@ -9,6 +9,7 @@ from typing import get_args
 import msgspec
 
 from evenbeat.core.instants import FIRST, LAST
+from evenbeat.core.json_depth import TOO_DEEP, TooDeep, decode
 from evenbeat.core.rates import check_rate
 from evenbeat.core.records import (
     LONGEST_DESCRIPTION,
@@ -201,8 +202,10 @@ def check_payload(text: str, field: str = "payload") -> str:
             hint="store the data elsewhere and pass a reference to it",
         )
     try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        decode(text)
+    except TooDeep:
+        raise InvalidValue(f"{field} is {TOO_DEEP}", field=field, value=text) from None
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidValue(
             f"{field} {shown(text)} is not JSON text: {error}", field=field, value=text
         ) from None

@@ -14,7 +14,8 @@ PlanAction: TypeAlias = Literal[
 ]
 """``add``, ``change``, ``remove``: what ``apply`` does. ``refused``: the schedule would wait for itself, or
 for one that does not exist; ``why`` says which. ``conflict``: the schedule was made by hand, or
-another source declares it; only ``adopt`` takes it over. ``drift``: it was edited by hand and is declared
+another source declares it; only ``adopt`` takes it over. Also a row that nodes keep although its schedule
+is in the code only. ``drift``: it was edited by hand and is declared
 otherwise; the edit stays until the declaration changes. ``orphan``: it was declared once and is not any more;
 only ``prune`` removes it. ``unchanged``: nothing is to do."""
 DONE_BY_APPLY: frozenset[PlanAction] = frozenset(("add", "change", "remove"))

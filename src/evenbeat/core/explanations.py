@@ -32,6 +32,7 @@ Verdict: TypeAlias = Literal[
     "changed",
     "rescheduled",
     "dependency",
+    "chain",
     # The run.
     "succeeded",
     "failed",

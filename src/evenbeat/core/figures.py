@@ -153,7 +153,7 @@ class QuarantineNote(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["quarantine", "deferred"]
     """``quarantine``: the stored row can't be read, and sleeps until it is written again. ``deferred``: a
-    node could not plan it, and tries again."""
+    node could not plan it, or the database refuses its run; nodes try again."""
     tenant: str
     name: str
     """The name of the schedule, or the id of the run."""

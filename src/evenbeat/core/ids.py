@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from hashlib import blake2b
 
 from evenbeat.core.instants import Instant
 
 _TAIL = 1 << 80
+_HEXADECIMAL = frozenset("0123456789abcdef")
 _last: tuple[Instant, int] = (0, 0)
 
 
@@ -28,6 +30,33 @@ def new_run_id(now: Instant) -> str:
         tail = int.from_bytes(os.urandom(10), "big") >> 1
     _last = (now, tail)
     return f"{now & 0xFFFF_FFFF_FFFF:012x}{tail:020x}"
+
+
+def is_given_once(run_id: str, created_at: Instant) -> bool:
+    """Return whether no other run ever gets this id: it is the id of a tick's run, or one of ``new_run_id``
+    for the time at which the run was made. A user may give any other id again once the run is purged."""
+    return "/" in run_id or (len(run_id) == 32 and run_id.startswith(f"{created_at & 0xFFFF_FFFF_FFFF:012x}"))
+
+
+def made_at_by(run_id: str) -> Instant | None:
+    """Return the time in an id of ``new_run_id``; None if the id has another form."""
+    if len(run_id) != 32 or not _HEXADECIMAL.issuperset(run_id):
+        return None
+    return int(run_id[:12], 16)
+
+
+def nonce_of(run_id: str, created_at: Instant, claim: str | None) -> str:
+    """Return what ids that are derived from that of a claimed run contain besides: 48 bits of its claim.
+    Empty if the id of the run is never given twice, so that the derived ones are not, either."""
+    if claim is None or is_given_once(run_id, created_at):
+        return ""
+    return blake2b(claim.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def making_token(run_id: str, created_at: Instant) -> str | None:
+    """Return the ``claim`` of a new run, which tells it from an earlier run of the same id; None if there is
+    no earlier one."""
+    return None if is_given_once(run_id, created_at) else os.urandom(16).hex()
 
 
 _ALL_BITS = (1 << 128) - 1

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from evenbeat.core.checks import check_payload
+from evenbeat.core.json_depth import TOO_DEEP, decode
 from evenbeat.core.records import EARLIER_ERROR, EARLIER_KEPT, AttemptRecord, CatchUp, Execution
 from evenbeat.errors import InvalidValue, shown
 
@@ -26,10 +27,8 @@ def to_json(value: Any, field: str = "payload") -> str:
     except InvalidValue:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidValue(
-            f"{field} is not JSON: {reason}", field=field, value=shown(type(value).__name__)
-        ) from None
+        reason = TOO_DEEP if isinstance(error, RecursionError) else f"not JSON: {error}"
+        raise InvalidValue(f"{field} is {reason}", field=field, value=shown(type(value).__name__)) from None
     return check_payload(text, field)
 
 
@@ -79,19 +78,8 @@ def _check_keys(item: dict[Any, Any], field: str) -> None:
 
 
 def from_json(text: str) -> Any:
-    """Return the value of a JSON text that ``to_json`` wrote."""
-    return msgspec.json.decode(text)
-
-
-def is_nested_deeper(value: Any, levels: int) -> bool:
-    """Return whether a JSON value has lists and objects inside each other on more than so many levels."""
-    layer = [value] if isinstance(value, (dict, list, tuple)) else []
-    for _ in range(levels):
-        if not layer:
-            return False
-        items = (item for part in layer for item in (part.values() if isinstance(part, dict) else part))
-        layer = [item for item in items if isinstance(item, (dict, list, tuple))]
-    return bool(layer)
+    """Return the value of a JSON text. ``msgspec.DecodeError`` if it is not one that ``to_json`` writes."""
+    return decode(text)
 
 
 def read_definition(text: str) -> dict[str, Any]:
@@ -102,7 +90,7 @@ def read_definition(text: str) -> dict[str, Any]:
         fields["payload"] = encode(fields["payload"])
         fields["catch_up"] = msgspec.convert(fields["catch_up"], CatchUp)
         fields["execution"] = msgspec.convert(fields["execution"], Execution)
-    except (msgspec.MsgspecError, UnicodeError, KeyError) as error:
+    except (msgspec.MsgspecError, UnicodeError, KeyError, RecursionError) as error:
         raise InvalidValue(
             f"the declared definition can't be read: {error}",
             field="declared",

@@ -273,7 +273,11 @@ NODE: Options = _by_name(
         help="How long running tasks may take to end when the node stops.",
     ),
     Option(
-        name="retention", kind="duration", default=30 * 86_400_000, help="How long finished runs are kept."
+        name="retention",
+        kind="duration",
+        default=30 * 86_400_000,
+        low=60_000,
+        help="How long finished runs are kept.",
     ),
     Option(
         name="schedule_mode",

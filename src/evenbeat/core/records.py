@@ -50,6 +50,7 @@ Reason: TypeAlias = Literal[
     "deleted",
     "dependency",
     "calendar",
+    "chain",
 ]
 AttemptOutcome: TypeAlias = Literal["succeeded", "failed", "cancelled", "lost", "handed back"]
 
@@ -203,7 +204,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int = 0
     worker: str | None = None
     claim: str | None = None
-    """The token of the claim that holds it, chosen by the claimer."""
+    """The token of its last claim, chosen by the claimer. Before the first claim, a token of its making if a
+    user has chosen the id, who may give it again once the run is purged; None for ids that are never given
+    twice.
+
+    The identity of a run is its id with this token: two runs of one id have different ones.
+    """
     lease_until: Instant | None = None
     cancel_requested: bool = False
     created_at: Instant = 0
@@ -291,14 +297,16 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of one run: applied if the run still has this attempt and one of these states.
+    """A change of one run: applied if the run still has this attempt, this claim and one of these states.
 
-    Fields that are UNSET stay as they are. The client chooses ``token`` before the first try: the store
-    recognises a repetition of the transition by it.
+    The claim tells the run from an earlier one of the same id, which was purged. Fields that are UNSET stay
+    as they are. The client chooses ``token`` before the first try: the store recognises a repetition of the
+    transition by it.
     """
 
     run: str
     attempt: int
+    claim: str | None
     expect: tuple[RunState, ...]
     token: str
     state: RunState | msgspec.UnsetType = msgspec.UNSET
@@ -319,10 +327,14 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     earlier: str | msgspec.UnsetType = msgspec.UNSET
     flow: str | msgspec.UnsetType = msgspec.UNSET
     payload: str | msgspec.UnsetType = msgspec.UNSET
-    """Only of a flow within a flow that begins: its arguments, with the results of steps."""
+    """Only of a step: of a flow within a flow that begins, its arguments with the results of other steps; of
+    a run that goes back to the queue, the fields that limits need. Its cohort is removed then."""
     task: str | msgspec.UnsetType = msgspec.UNSET
     """Only of a queued run that stays queued: it becomes a run of this task. Its cohort is removed, since
     cohorts depend on the task: the next claim gives it another one."""
+    kind: Kind | msgspec.UnsetType = msgspec.UNSET
+    """The kind of the run by the code of the node that claimed it, where its row says something else. Its
+    cohort is removed, since cohorts depend on the kind, too."""
     lease_ended: bool = False
     """Applied only if the lease has expired by the store's clock: a heartbeat in between keeps the run."""
     renews: bool = False

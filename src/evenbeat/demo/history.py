@@ -15,6 +15,7 @@ from evenbeat.app.acting import Via, acting_as
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.core.instants import Instant, from_ms
 from evenbeat.core.records import RunRecord, ScheduleState, Statistics, Transition
+from evenbeat.demo.on_call import CHANNEL, CHANNEL_VARIABLE
 from evenbeat.demo.past import Contents, Past, PastClock, PastStore
 from evenbeat.demo.shop import add_tasks
 from evenbeat.demo.shop_runs import DAY, HOUR, MINUTE, ShopRuns
@@ -23,10 +24,8 @@ from evenbeat.demo.shop_schedules import (
     CLOSED_DAYS,
     DECORATED,
     DEPLOYER,
-    IMAGE,
     OLD_IMPORT,
     SCHEDULES,
-    SCRIPT,
     ZONE,
     ShopSchedule,
     clock_change_schedule,
@@ -42,9 +41,7 @@ RETENTION = "45d"
 _FARTHEST_CHANGE = 40 * DAY
 # In both, half past two comes twice in autumn and not at all in spring.
 _CHANGING_ZONES = (ZONE, "Australia/Sydney")
-WEBHOOK = "http://127.0.0.1:9/alerts"
-"""Nobody listens on this port (it was once the discard service)."""
-_CARLA = f"carla {SCRIPT}"
+_CARLA = "carla@shop.example"
 
 
 def is_empty(store: Store) -> bool:
@@ -77,7 +74,7 @@ def make_history(end: Instant) -> Contents:
             ShopRuns(end),
             end=end,
             outage=(end - 2 * DAY, end - 2 * DAY + HOUR),
-            is_channel_broken=lambda now: now > end - 50 * HOUR,
+            is_channel_broken=lambda _: False,
         )
         people = _People(app, past, end)
         people.create(first, clock_change_schedule(zone))
@@ -134,20 +131,21 @@ class _People:
     def set_up_alerts(self, at: Instant) -> None:
         alerts = self._app.alerts
         ana = "ana@shop.example"
-        self.do(at, ana, partial(alerts.channels.add, "on-call", "webhook", WEBHOOK, secret="0" * 32))
+        self.do(at, ana, partial(alerts.channels.add, CHANNEL, "webhook", f"env:{CHANNEL_VARIABLE}"))
         for name, on, tag in (
             ("critical-failed", ["failed"], "critical"),
             ("failing", ["failing:3"], None),
             ("missed-links", ["missed"], "web"),
             ("backups", ["failed", "missed"], "backup"),
         ):
-            self.do(at + 1, ana, partial(alerts.rules.add, name, on=on, to=["on-call"], tag=tag))
+            self.do(at + 1, ana, partial(alerts.rules.add, name, on=on, to=[CHANNEL], tag=tag))
 
     def live_through_the_week(self) -> None:
         app, schedules, do = self._app, self._app.schedules, self._do_ago
+        hour = self._end - self._end % HOUR
         ana, ben, carla, omar = "ana@shop.example", "ben@shop.example", _CARLA, "omar@acme.example"
         do(6 * DAY, ana, partial(app.tokens.create, "grafana", "viewer"))
-        do(6 * DAY - HOUR, ana, partial(app.tokens.create, f"{SCRIPT} {IMAGE} 🔑", "operator", tenant="acme"))
+        do(6 * DAY - HOUR, ana, partial(app.tokens.create, "acme support", "operator", tenant="acme"))
         do(6 * DAY - 2 * HOUR, ana, partial(app.tokens.create, "ci/deploy", "admin", expires="365d"))
         do(
             5 * DAY,
@@ -156,7 +154,7 @@ class _People:
                 schedules.update,
                 "purge_sessions",
                 trigger="*/20 * * * *",
-                description=f"More often, since the table grows. {SCRIPT}",
+                description="Deletes sessions that have expired. More often now: the table grows.",
             ),
         )
         do(
@@ -168,26 +166,26 @@ class _People:
         do(3 * DAY - 14 * HOUR, ben, self._retry_report, "cli")
         do(2 * DAY + 9 * HOUR, ben, partial(schedules.delete, "old-import"), "cli")
         do(44 * HOUR, carla, self._cancel_transcoding)
-        do(DAY + 5 * HOUR, ana, partial(schedules.pause_all, "a burst test", tag="backup"))
+        do(DAY + 5 * HOUR, ana, partial(schedules.pause_all, "a load test", tag="backup"))
         do(DAY + 4 * HOUR, ana, partial(schedules.resume_all, tag="backup"))
-        note = f"the provider has a fault, ticket 4711 {SCRIPT} {IMAGE} 🚧"
-        until = from_ms(self._end + 3 * DAY)
+        note = "the mail provider has a fault, ticket 4711"
+        until = from_ms(hour + 3 * DAY)
         do(DAY, carla, partial(schedules.pause, "newsletter", note, until=until))
-        do(20 * HOUR, omar, partial(schedules.pause, "survey", "until the questions are new", tenant="acme"))
-        do(19 * HOUR, ben, partial(app.alerts.rules.mute, "backups", until=from_ms(self._end + 12 * HOUR)))
+        do(20 * HOUR, omar, partial(schedules.pause, "survey", "waits for the new questions", tenant="acme"))
+        do(19 * HOUR, ben, partial(app.alerts.rules.mute, "backups", until=from_ms(hour + 12 * HOUR)))
         window = partial(
             app.alerts.windows.add,
             "database-upgrade",
-            starts=from_ms(self._end + 6 * HOUR),
-            until=from_ms(self._end + 8 * HOUR),
+            starts=from_ms(hour + 6 * HOUR),
+            until=from_ms(hour + 8 * HOUR),
             tag="backup",
-            note=f"PostgreSQL 19 {SCRIPT} 🛠",
+            note="The database moves to PostgreSQL 19.",
         )
         do(18 * HOUR, carla, window)
-        tick = from_ms(self._end + 5 * HOUR)
-        do(2 * HOUR, ana, partial(schedules.reschedule, "legacy-import", tick))
+        tick = from_ms(hour + 5 * HOUR)
+        do(2 * HOUR, ana, partial(schedules.reschedule, "transcode", tick))
         for day in range(1, 7):
-            name = ("Zoë", SCRIPT, "Ann/Bob", "田中", IMAGE, "🦊")[day - 1]
+            name = ("Zoë", "Ann", "Søren", "田中", "Olu", "Mia")[day - 1]
             welcome = partial(app.enqueue, "welcome.mail", {"name": name})
             do(day * DAY - 40 * MINUTE, "signup@shop.example", welcome)
 
@@ -247,5 +245,10 @@ def _counts(figures: Statistics, runs: dict[tuple[str, str], list[RunRecord]]) -
     """
     run = runs[figures.tenant, figures.schedule][-1]
     return Transition(
-        run=run.id, attempt=run.attempt, expect=(run.state,), token=f"history-{run.id}", counts=figures
+        run=run.id,
+        attempt=run.attempt,
+        claim=run.claim,
+        expect=(run.state,),
+        token=f"history-{run.id}",
+        counts=figures,
     )

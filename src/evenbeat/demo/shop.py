@@ -1,7 +1,6 @@
 """The tasks of a small shop: the schedules in the demo's history run them, also live.
 
-``add_tasks`` registers them. One name has a slash and an emoji, one looks like HTML: a task may have any name
-of visible characters, and each page must show it as it is.
+``add_tasks`` registers them.
 """
 
 from __future__ import annotations
@@ -13,11 +12,6 @@ from evenbeat.app.scheduler import Scheduler
 from evenbeat.tasks.context import RunContext
 from evenbeat.triggers import cron, every
 
-HOSTILE_TASK = 'hostile/<script>alert(1)</script>"><img/src=x/onerror=alert(1)>'
-"""A name that would be a script in a page that does not escape it."""
-MISSING_TASK = "legacy/import-v1"
-"""The task of a schedule that no node has."""
-
 _log = logging.getLogger("shop")
 
 
@@ -28,14 +22,13 @@ def add_tasks(app: Scheduler) -> None:
     app.task(name="crm.sync", retries=3, backoff="30s")(sync_crm)
     app.task(name="backup.table")(back_up)
     app.task(name="stock.count")(count_stock)
-    app.task(name="mail/📧-digest", queue="mail")(send_digest)
+    app.task(name="mail.digest", queue="mail")(send_digest)
     app.task(name="mail.reminders", queue="mail", retries=1)(send_reminders)
     app.task(name="billing.charge")(charge)
     app.task(name="images.thumbnails")(make_thumbnails)
     app.task(name="video.transcode")(transcode)
     app.task(name="prices.refresh", retries=2, backoff="10s")(refresh_prices)
     app.task(name="welcome.mail", queue="mail")(welcome)
-    app.task(name=HOSTILE_TASK)(show_hostile)
     app.task(
         schedule=cron("*/30 * * * *"), description="Deletes sessions that have expired.", tags=["cleanup"]
     )(purge_sessions)
@@ -112,11 +105,6 @@ def refresh_prices() -> int:
 
 def welcome(name: str) -> str:
     return f"welcome, {name}"
-
-
-def show_hostile(run: RunContext, text: str = "") -> str:
-    run.log(text)
-    return text
 
 
 def purge_sessions() -> int:

@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import to_json
 from evenbeat.core.records import RunRecord
-from evenbeat.demo.shop import HOSTILE_TASK
-from evenbeat.demo.shop_schedules import IMAGE, LARGE, SCRIPT
+from evenbeat.demo.shop_schedules import LARGE
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 SEED = "evenbeat"
@@ -123,16 +122,8 @@ def _mail(start: Start) -> Fate:
 
 
 def _charge(start: Start) -> Fate:
-    result = {"account": LARGE, "total_cents": 12_345_678_901_234_567_890, "rate": 0.1}
-    return Fate(start.shaped(700), result=result)
-
-
-def _hostile(start: Start) -> Fate:
-    text = f"{SCRIPT} {IMAGE} 👾"
-    lines = (f"log: {text}", "a/b\\c ../../etc/passwd", "\u202eright to left", "x" * 300)
-    if start.chance.random() < 0.4:
-        return Fate(120, "raised", error=f"ValueError: {text}\n\n  File {text!r}, line 1", lines=lines)
-    return Fate(120, result={"html": text, "path": "a/b", "emoji": "🧨"}, lines=lines)
+    total = start.chance.randrange(4_000, 90_000)
+    return Fate(start.shaped(700), result={"account": LARGE, "total_cents": total})
 
 
 def as_result(fate: Fate) -> str:
@@ -147,9 +138,8 @@ _BY_TASK: dict[str, Callable[[Start], Fate]] = {
     "backup.table": _backup,
     "images.thumbnails": _thumbnails,
     "video.transcode": _transcode,
-    "mail/📧-digest": _mail,
+    "mail.digest": _mail,
     "billing.charge": _charge,
-    HOSTILE_TASK: _hostile,
 }
 
 _REPORT_ERROR = """\

@@ -1,8 +1,10 @@
-"""Checks of flows under way: steps whose task no live node has, and flows that have taken very long."""
+"""Checks of flows under way: steps whose task no live node has, flows that stand still because of limits, and
+flows that have taken very long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from evenbeat.core.instants import Instant
@@ -10,7 +12,9 @@ from evenbeat.core.records import RunRecord
 from evenbeat.doctor.findings import Finding, some_lines
 from evenbeat.node.flow_rows import FlowGraphs
 from evenbeat.node.presence import LiveNode
+from evenbeat.observe.limit_usage import LimitUsage
 from evenbeat.observe.phrases import count, span
+from evenbeat.rules import flows as rules
 from evenbeat.rules.flow_parts import UNENDED, flow_part, is_begun
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, Store
 from evenbeat.stores.pages import every_run
@@ -22,7 +26,9 @@ _FLOWS = 1_000
 _LONGEST = 30 * 86_400_000
 
 
-def flow_findings(store: Store, alive: list[LiveNode], now: Instant) -> Iterator[Finding]:
+def flow_findings(
+    store: Store, alive: list[LiveNode], now: Instant, usage: LimitUsage | None = None
+) -> Iterator[Finding]:
     """Yield what is wrong with flows under way; nothing if there are none, or all is well."""
     query = RunQuery(states=("running",), without=LARGE_FIELDS, limit=_PAGE)
     flows = list(islice((run for run in every_run(store, query) if is_begun(run)), _FLOWS))
@@ -38,6 +44,17 @@ def flow_findings(store: Store, alive: list[LiveNode], now: Instant) -> Iterator
             "task no live node has",
             hint="start a node that has these tasks, or cancel the flows: evenbeat flows cancel RUN",
             details=some_lines(f"{task}, step {step} of {run}" for task, step, run in missing),
+        )
+    stuck = _standing_still(store, flows, usage) if usage is not None else {}
+    if stuck:
+        yield Finding(
+            check="flows",
+            level="fail",
+            facts={"standstill": [{"run": run, "limit": limit} for run, limit in stuck.items()]},
+            message=f"{count(len(stuck), 'flow waits', 'flows wait')} for ever, for slots of limits "
+            "that only such flows hold",
+            hint="raise the limit: evenbeat limits set; or cancel some of them: evenbeat flows cancel RUN",
+            details=some_lines(f"{run}, for {limit}" for run, limit in stuck.items()),
         )
     old = [run for run in flows if run.created_at < now - _LONGEST]
     if old:
@@ -68,3 +85,44 @@ def _missing(store: Store, flows: list[RunRecord], alive: list[LiveNode]) -> lis
             if letter in UNENDED and not any(worker.has(step.task) for worker in workers):
                 found.append((step.task, step.name, run.id))
     return found
+
+
+def _standing_still(store: Store, flows: list[RunRecord], usage: LimitUsage) -> dict[str, str]:
+    """Return the flows whose steps can no longer start or end, each with the limit that a step waits for.
+
+    All runs of their open steps wait for slots that only such flows hold, or are such flows themselves.
+    """
+    graphs = FlowGraphs(store)
+    open_runs: dict[str, list[RunRecord]] = {}
+    for flow in flows:
+        graph = graphs.of(flow)
+        ids = [] if graph is None else [one for _, some in rules.open_runs(flow, graph) for one in some]
+        if 0 < len(ids) <= _PAGE:
+            query = RunQuery(ids=tuple(ids), without=("result", "error"), limit=_PAGE)
+            open_runs[flow.id] = list(store.find_runs(query).items)
+    by_id = {flow.id: flow for flow in flows}
+    while True:
+        held = Counter(name for flow in open_runs for name in usage.counted(by_id[flow]))
+        moving = [
+            flow
+            for flow, runs in open_runs.items()
+            if any(_moves(run, open_runs, held, usage) for run in runs)
+        ]
+        if not moving:
+            break
+        for each in moving:
+            del open_runs[each]
+    holds = {
+        flow: next((hold for run in runs if (hold := usage.hold(run)) is not None), None)
+        for flow, runs in open_runs.items()
+    }
+    return {flow: "a flow inside it" if hold is None else hold.limit.name for flow, hold in holds.items()}
+
+
+def _moves(run: RunRecord, still: Collection[str], held: Mapping[str, int], usage: LimitUsage) -> bool:
+    """Return whether a run of an open step may start or end, given the flows that may stand still and how
+    many slots of each partition these hold."""
+    if run.state == "running" and is_begun(run):
+        return run.id not in still
+    hold = usage.hold(run) if run.state == "queued" else None
+    return hold is None or hold.opens is not None or hold.running > held.get(hold.partition, 0)

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from evenbeat.app.repairs import is_asleep
 from evenbeat.app.templates import lagging
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ScheduleRecord
-from evenbeat.doctor.findings import Finding, some_lines
+from evenbeat.core.records import Record, ScheduleRecord
+from evenbeat.doctor.findings import Finding, Level, some_lines
 from evenbeat.errors import EvenbeatError
 from evenbeat.observe.phrases import count, span
+from evenbeat.observe.views import damage_of
 from evenbeat.rules.calendar_records import KIND as CALENDAR
 from evenbeat.rules.calendar_records import named_calendars, read_calendar
 from evenbeat.rules.calendars import stopped_by
 from evenbeat.rules.dependencies import broken, unlisted
+from evenbeat.rules.refusals import NOTE, is_refusal
 from evenbeat.rules.templates import TEMPLATE
 from evenbeat.stores.base import Store
 from evenbeat.triggers.calendar_texts import write_day
@@ -57,22 +59,23 @@ def overdue_finding(rows: list[ScheduleRecord], now: Instant) -> Finding:
 
 
 def quarantine_finding(store: Store, rows: list[ScheduleRecord]) -> Finding:
+    damages = {row.key: damage for row in rows if (damage := damage_of(row))}
     # A note stays if the row was repaired in the database itself.
-    sound = {row.key for row in rows if not row.damage and not is_asleep(row)}
+    sound = {row.key for row in rows if row.key not in damages and not is_asleep(row)}
     notes = [note for note in store.find_records("quarantine") if (note.tenant, note.key) not in sound]
     # Active rows without a next wake-up; their note may be missing.
     noted = {(note.tenant, note.key) for note in notes}
-    damaged = [row for row in rows if row.damage and row.key not in noted]
-    asleep = [row for row in rows if not row.damage and is_asleep(row) and row.key not in noted]
+    damaged = [row for row in rows if row.key in damages and row.key not in noted]
+    asleep = [row for row in rows if row.key not in damages and is_asleep(row) and row.key not in noted]
     facts = {
         "records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes],
-        "damaged": [{"tenant": row.tenant, "name": row.name, "damage": row.damage} for row in damaged],
+        "damaged": [{"tenant": row.tenant, "name": row.name, "damage": damages[row.key]} for row in damaged],
         "asleep": [{"tenant": row.tenant, "name": row.name} for row in asleep],
     }
     if not notes and not damaged and not asleep:
         return Finding(check="quarantine", level="ok", message="every row could be read", facts=facts)
     details = [f"{note.key}: {note.body}" for note in notes]
-    details += [f"{row.name}: {row.damage}" for row in damaged]
+    details += [f"{row.name}: {damages[row.key]}" for row in damaged]
     details += [f"{row.name}: active, but it has no next wake-up" for row in asleep]
     return Finding(
         check="quarantine",
@@ -85,20 +88,32 @@ def quarantine_finding(store: Store, rows: list[ScheduleRecord]) -> Finding:
 
 
 def deferred_findings(store: Store) -> list[Finding]:
-    """Return a finding if a node deferred schedules that it could not plan; else nothing."""
-    notes = store.find_records("deferred")
-    facts = {"records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes]}
-    if not notes:
-        return []
-    finding = Finding(
-        check="deferred",
-        level="warn",
-        facts=facts,
-        message=f"{count(len(notes), 'schedule was', 'schedules were')} deferred: a node can't plan now",
-        hint="look at that node's log: time-zone data (pip install -U tzdata), open files, memory",
+    """Return a finding if nodes could not fire schedules, because of the node or of the database."""
+    notes = store.find_records(NOTE)
+    refused = [note for note in notes if is_refusal(note.body)]
+    deferred = [note for note in notes if not is_refusal(note.body)]
+    found = []
+    if deferred:
+        number = count(len(deferred), "schedule was", "schedules were")
+        hint = "look at that node's log: time-zone data (pip install -U tzdata), open files, memory"
+        found.append(_noted("deferred", "warn", deferred, f"{number} deferred: a node can't plan now", hint))
+    if refused:
+        number = count(len(refused), "schedule does", "schedules do")
+        hint = "fix what the database names (a trigger, a constraint, a key); nodes keep trying"
+        words = f"{number} not fire: the database refuses what they write"
+        found.append(_noted("refused", "fail", refused, words, hint))
+    return found
+
+
+def _noted(check: str, level: Level, notes: list[Record], message: str, hint: str) -> Finding:
+    return Finding(
+        check=check,
+        level=level,
+        facts={"records": [{"tenant": note.tenant, "key": note.key, "note": note.body} for note in notes]},
+        message=message,
+        hint=hint,
         details=some_lines(f"{note.key}: {note.body}" for note in notes),
     )
-    return [finding]
 
 
 def template_findings(store: Store, rows: list[ScheduleRecord]) -> list[Finding]:

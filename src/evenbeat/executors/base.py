@@ -116,6 +116,12 @@ class Attempt:
     def key(self) -> tuple[str, int]:
         return (self.run.id, self.run.attempt)
 
+    @property
+    def identity(self) -> tuple[str, int, str | None]:
+        """The key with the claim: an attempt that lost its lease may still run when a later run of the same
+        id is claimed."""
+        return (self.run.id, self.run.attempt, self.run.claim)
+
     def begin(self) -> bool:
         """Mark the attempt as begun; return False if it must not be executed any more. The executor calls
         this right before the function."""

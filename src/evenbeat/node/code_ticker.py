@@ -1,36 +1,38 @@
 """The code ticker: fires schedules that are planned in memory. No row keeps a tick single; its run's id does.
 
-These are schedules without a row (``durable=False``), and during a fallback those whose rows can't be read.
+These are the schedules without a row (``durable=False``).
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import insort
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
+from evenbeat.node.adding import add_in_parts
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
+from evenbeat.rules.attempts import is_expired
 from evenbeat.rules.code_only import (
     CodeSchedule,
     CodeTick,
-    fired_from_memory,
+    added_before,
+    fired_from_code,
     first_of_late,
     grace_of,
     in_memory,
-    is_late,
     run_of,
     trigger_in_memory,
 )
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.refusals import wait_of
 from evenbeat.rules.ticks import spread_delay
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store
 from evenbeat.timeline import RebuildPolicy, Timeline
@@ -40,6 +42,8 @@ BATCH = 500
 _READ_AFTER_HINT = 5_000
 # Of so many runs, the newest tick is looked for; the others were enqueued by hand.
 _NEWEST = 50
+# How far the store's clock may be ahead of this node's estimate of it, in ms.
+_CLOCKS_APART = 10_000
 
 Key = tuple[str, str]
 
@@ -52,7 +56,6 @@ class _Planned(NamedTuple):
     row: ScheduleRecord
     since: Instant
     """Ticks before this instant are dealt with, or wait in the list of pending ones."""
-    is_fallback: bool
 
 
 class CodeTicker:
@@ -66,7 +69,6 @@ class CodeTicker:
         wanted: Iterable[ScheduleRecord] = (),
         *,
         policy: RebuildPolicy | None = None,
-        retention: int,
         wake_worker: Callable[[], None] = lambda: None,
         name: str | None = None,
         counting: Counting | None = None,
@@ -75,7 +77,6 @@ class CodeTicker:
         self._events = events
         self._fallback = fallback
         self._wanted = {row.key: row for row in wanted}
-        self._retention = retention
         self._wake_worker = wake_worker
         self._name = name
         self._counting = counting or Counting()
@@ -88,9 +89,9 @@ class CodeTicker:
         self._pending: list[CodeTick] = []
         """Ticks whose runs are not added yet, the earliest first."""
         self._read_at: Instant | None = None
+        self._retry_at: Instant = 0
+        """Rows that could not be read are not read again before."""
         self._is_hinted = False
-        self._planned_for: Instant | None = None
-        """``since`` of the fallback for which the schedules were last chosen."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,7 +109,7 @@ class CodeTicker:
 
     def step(self, now: Instant) -> Instant | None:
         """Fire what is due; return when something is due next, None if nothing is planned."""
-        if not self._wanted and self._fallback.since is None and not self._planned:
+        if not self._wanted:
             return None
         self._choose(now)
         self._collect(now)
@@ -116,24 +117,18 @@ class CodeTicker:
         return self._next(now)
 
     def _choose(self, now: Instant, *, at_once: bool = False) -> None:
-        """Choose what to plan: schedules without a row, and in a fallback those whose rows can't be read.
-
-        Rows are read again if it is time, or ``at_once``.
-        """
-        since = self._fallback.since
-        is_changed = self._planned_for != since
+        """Choose what to plan: the schedules without a row in the store. Rows are read again if it is
+        time, or ``at_once``; not while they can't be used."""
         period = self._timeline.policy.period
         wait = _READ_AFTER_HINT if self._is_hinted else period
         is_fresh = self._read_at is not None and self._read_at <= now < self._read_at + wait
-        if not is_changed and (self._read_at == now if at_once else is_fresh):
+        if self._read_at == now if at_once else is_fresh:
             return
-        chosen = self._kept() if since is not None else self._without_rows(now)
-        if since is not None:
-            for row in self._fallback.rows():
-                before = self._planned.get(row.key)
-                begin = max(since, row.next_tick or since) if before is None else before.since
-                chosen.setdefault(row.key, _Planned(row, begin, True))
-        self._read_at, self._is_hinted, self._planned_for = now, False, since
+        is_failing = self._fallback.is_failing or self._retry_at > now >= self._retry_at - _READ_AFTER_HINT
+        if self._read_at is not None and is_failing:
+            return
+        chosen = self._without_rows(now)
+        self._read_at, self._is_hinted = now, False
         known = {key: _identity(each.row) for key, each in self._planned.items()}
         self._known |= chosen
         self._planned = chosen
@@ -148,14 +143,8 @@ class CodeTicker:
                 (key, trigger_in_memory(each.row)) for key, each in sorted(chosen.items())
             )
 
-    def _kept(self) -> dict[Key, _Planned]:
-        """Return the schedules without a row as they were last planned: rows can't be read now."""
-        return {key: each for key, each in self._planned.items() if not each.is_fallback}
-
     def _without_rows(self, now: Instant) -> dict[Key, _Planned]:
         """Return the schedules without a row, except those of which the store has one nevertheless."""
-        if not self._wanted:
-            return {}
         keys = tuple(sorted(self._wanted))
         query = ScheduleQuery(keys=keys, states=get_args(ScheduleState), limit=len(keys))
         try:
@@ -163,7 +152,8 @@ class CodeTicker:
         except Exception:
             if self._read_at is None:
                 raise  # whether there are rows is not known yet
-            return self._kept()
+            self._retry_at = self._store.now() + _READ_AFTER_HINT
+            return self._planned
         self._made_at = {key: row.created_at for key, row in rows.items() if row.state != "deleted"}
         chosen: dict[Key, _Planned] = {}
         for key, wanted in self._wanted.items():
@@ -175,7 +165,7 @@ class CodeTicker:
                 begin = self._first_tick(code, now)
             else:
                 begin = before.since
-            chosen[key] = _Planned(code.row, begin, False)
+            chosen[key] = _Planned(code.row, begin)
         return chosen
 
     def _first_tick(self, code: CodeSchedule, now: Instant) -> Instant:
@@ -212,40 +202,44 @@ class CodeTicker:
 
     def _fire(self, now: Instant) -> None:
         """Add the runs of the pending ticks that have come."""
-        if self._pending and self._pending[0].start <= now and self._fallback.since is None:
+        if self._pending and self._pending[0].start <= now:
             # A row that was made, or deleted, since the last look decides which ids the ticks have.
             self._choose(now, at_once=True)
         while self._pending and self._pending[0].start <= now:
             batch = [each for each in self._pending[:BATCH] if each.start <= now]
-            chosen: Counter[Key] = Counter()
-            runs = []
-            for each in batch:
-                run = self._run(each, now, chosen[each.key])
-                if run is not None:
-                    runs.append(run)
-                    chosen[each.key] += 1
-            new = self._store.add_runs(runs) if runs else []
-            # Only now: after an error, the next step adds them again, without effect if they are there.
-            del self._pending[: len(batch)]
+            runs = [self._run(each, now) for each in batch]
+            new, is_complete = self._add(runs, now)
+            if is_complete:
+                # Only now: after an error, the next step adds them again, without effect if they are there.
+                del self._pending[: len(batch)]
+                self._set_aside(runs, new, now)
             self._report([run for run, is_new in zip(runs, new, strict=True) if is_new], now)
+            if not is_complete:
+                return
             self._counting.count("duplicates", "tick", number=new.count(False))
-            for run in runs:
-                if self._is_fallback(run) and run.tick is not None:
-                    self._fallback.note_fired((run.tenant, run.schedule or ""), run.tick)
 
-    def _run(self, due: CodeTick, now: Instant, chosen: int) -> RunRecord | None:
-        """Return the run of a tick; None if it is left to the schedule's row. ``chosen`` runs of the schedule
-        are added with it."""
-        each = self._known[due.key]
-        run = run_of(each.row, due.tick, now, self._retention)
-        if not each.is_fallback:
-            return replace(run, fired_by=self._name)
-        if is_late(each.row, due.tick, now) or not self._fallback.may_fire(each.row, chosen):
-            return None
-        return replace(run, fired_by=fired_from_memory(self._name))
+    def _add(self, runs: list[RunRecord], now: Instant) -> tuple[list[bool | None], bool]:
+        """Add runs; return which are new (None if the database refuses one), and whether the others exist.
 
-    def _is_fallback(self, run: RunRecord) -> bool:
-        return self._known[run.tenant, run.schedule or ""].is_fallback
+        If this process was stopped since ``now``, the store may have refused them: the next step then records
+        the ticks as too late.
+        """
+        ends = [added_before(run) for run in runs if not is_expired(run, now)]
+        end = min(ends, default=None)
+        new = add_in_parts(self._store, runs, "code ticker", self._counting, end)
+        return new, end is None or False not in new or self._store.now() + _CLOCKS_APART < end
+
+    def _set_aside(self, runs: Sequence[RunRecord], new: Sequence[bool | None], now: Instant) -> None:
+        """Try the refused runs again later: the first time soon, then less and less often."""
+        for run, is_new in zip(runs, new, strict=True):
+            if is_new is None and run.tick is not None:
+                key = (run.tenant, run.schedule or "")
+                if run.tick >= first_of_late(self._known[key].row, run.tick, now):
+                    insort(self._pending, CodeTick(now + wait_of(run.tick, now), key, run.tick))
+
+    def _run(self, due: CodeTick, now: Instant) -> RunRecord:
+        run = run_of(self._known[due.key].row, due.tick, now)
+        return replace(run, fired_by=fired_from_code(self._name))
 
     def _report(self, runs: list[RunRecord], now: Instant) -> None:
         if not runs:

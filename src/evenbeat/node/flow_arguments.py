@@ -10,7 +10,7 @@ from evenbeat.core.flow_graphs import FlowGraph
 from evenbeat.core.records import RunRecord
 from evenbeat.node.flow_rows import FlowRows
 from evenbeat.rules import flows
-from evenbeat.rules.flow_parts import OPEN, belongs_to, flow_part
+from evenbeat.rules.flow_parts import OPEN, are_of_one_flow, belongs_to, flow_part
 
 # The characters of all results that one step gets. A worker holds them in memory, several times.
 MOST_CHARACTERS = 32_000_000
@@ -31,8 +31,9 @@ class FlowArguments:
         needing: dict[str, FlowGraph] = {}
         lost: dict[str, str] = {}
         for run in runs:
-            if (member := flow_part(run).member) is None:
-                continue
+            part = flow_part(run)
+            if (member := part.member) is None or part.state is not None:
+                continue  # a flow that continues after its end has its arguments
             graph = self._rows.graphs.get(member.graph)
             if graph is None or not 0 <= member.step < len(graph.steps):
                 lost[run.id] = f"the graph of flow {member.flow} is not in the store, or lacks this step"
@@ -46,7 +47,9 @@ class FlowArguments:
             member = flow_part(run).member
             row = None if member is None else states.get(member.flow)
             state = None if row is None else flow_part(row).state
-            if run.id in needing and state is not None and state.fits(len(needing[run.id].steps)):
+            if row is None or state is None or run.id not in needing or not belongs_to(run, row):
+                continue
+            if state.fits(len(needing[run.id].steps)):
                 wanted[run.id] = flows.needed_runs(run, needing[run.id], state)
         results: dict[str, RunRecord] = {}
         for run_id, each in wanted.items():
@@ -92,7 +95,7 @@ class FlowArguments:
             return f"flow {member.flow} of this step does not exist any more"
         for name, ids in wanted.items():
             gone = [
-                run_id for run_id in ids if run_id not in found or not belongs_to(found[run_id], member.flow)
+                run_id for run_id in ids if run_id not in found or not are_of_one_flow(run, found[run_id])
             ]
             if gone:
                 return (
@@ -117,7 +120,7 @@ class FlowArguments:
         for run in runs:
             member = flow_part(run).member
             assert member is not None
-            row = self._rows.remembered(member.flow)
+            row = self._rows.remembered(run)
             state = None if row is None else flow_part(row).state
             is_open = state is not None and state.letter(member.step) == OPEN
             if row is None or state is None or not is_open or state.round(member.step) != member.round:

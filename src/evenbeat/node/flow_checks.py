@@ -16,6 +16,7 @@ from evenbeat.observe.logs import run_fields
 from evenbeat.rules import flows
 from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.stores.base import Store
+from evenbeat.stores.refusals import REFUSALS
 
 _BATCH = 500
 
@@ -34,16 +35,29 @@ class FlowWatch:
         """Look at the flows that are due for it; return when the next one is."""
         lost, next_end = self._store.lost_runs(now, _BATCH)
         flows_due = [run for run in lost if is_begun(run)]
+        is_written = False
         for row in flows_due:
             ended = check_flow(self._store, self._settling, row, lambda: uuid4().hex, now)
-            self._reports.report(ended, now)
-        return now if flows_due else next_end
+            is_written = is_written or ended is not None
+            self._reports.report(ended or [], now)
+        return now if is_written else next_end
 
 
 def check_flow(
     store: Store, settling: FlowSettling, row: RunRecord, new_token: Callable[[], str], now: Instant
+) -> list[FlowEnd] | None:
+    """Look at a flow that has begun and whose lease has ended; return the flows that ended thereby. None if
+    the database refuses to write it: the others must be looked at nevertheless."""
+    try:
+        return _check_flow(store, settling, row, new_token, now)
+    except REFUSALS as error:
+        _log.error("a flow can't be written: %s", error, extra={**run_fields(row), "component": "reaper"})
+        return None
+
+
+def _check_flow(
+    store: Store, settling: FlowSettling, row: RunRecord, new_token: Callable[[], str], now: Instant
 ) -> list[FlowEnd]:
-    """Look at a flow that has begun and whose lease has ended; return the flows that ended thereby."""
     state = flow_part(row).state
     assert state is not None
     if row.cancel_requested or state.stop:

@@ -55,8 +55,10 @@ class FlowGraphs:
 class FlowRows:
     """Reads flows and the runs of their steps, and remembers the flows that this process has changed.
 
-    A remembered flow may be out of date, since other processes change flows, too. Each write compares the
-    attempt of the flow, so the store refuses a change that was decided on an old one.
+    A remembered flow may be out of date, since other processes change flows, too. Or it was purged, and
+    another flow has its id now. Each write compares the attempt and the claim of the flow, so the store
+    refuses a change that was decided on an old one. A step gets its arguments from a remembered flow only if
+    it belongs to it.
     """
 
     def __init__(self, store: Store) -> None:
@@ -64,7 +66,8 @@ class FlowRows:
         self.graphs = FlowGraphs(store)
         self._flows: OrderedDict[str, RunRecord] = OrderedDict()
         self._kept: OrderedDict[str, RunRecord] = OrderedDict()
-        """Steps that this process has ended, with their results: these never change."""
+        """Steps that this process has ended, with their results: these never change. By id: that of a step is
+        never given twice."""
 
     def with_outer(self, works: Iterable[str], known: Mapping[str, RunRecord]) -> dict[str, RunRecord]:
         """Return the flows, and the flows around them."""
@@ -86,9 +89,11 @@ class FlowRows:
                 rows |= self.with_outer(dict.fromkeys(missing), {})
         return rows
 
-    def remembered(self, flow_id: str) -> RunRecord | None:
-        """Return a flow as this process last wrote it; None if it did not."""
-        return self._flows.get(flow_id)
+    def remembered(self, step: RunRecord) -> RunRecord | None:
+        """Return the flow of a step as this process last wrote it; None if it did not."""
+        member = flow_part(step).member
+        row = None if member is None else self._flows.get(member.flow)
+        return row if row is not None and belongs_to(step, row) else None
 
     def remember(self, changes: Iterable[tuple[RunRecord, Transition]]) -> None:
         """Take note of changes that the store has applied."""
@@ -127,7 +132,7 @@ class FlowRows:
     def steps(self, flow: RunRecord, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
         """Read runs of steps of a flow. A run of somebody else may have such an id: it was there before."""
         runs = self.read(ids, with_results=with_results)
-        return [run for run in runs if belongs_to(run, flow.id)]
+        return [run for run in runs if belongs_to(run, flow)]
 
     def read(self, ids: Sequence[str], *, with_results: bool = True) -> list[RunRecord]:
         """Return the runs with these ids, as far as they exist."""

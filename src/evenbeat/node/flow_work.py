@@ -7,20 +7,27 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.node.counting import Counting
 from evenbeat.node.flow_arguments import FlowArguments
-from evenbeat.node.flows import Begin, FlowEnd, FlowSettling
+from evenbeat.node.flow_resuming import FlowResuming
+from evenbeat.node.flows import Begin, End, FlowEnd, FlowSettling
 from evenbeat.node.signals import Signals
 from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.logs import run_fields
-from evenbeat.rules.flow_parts import flow_part
+from evenbeat.rules import attempts
+from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.rules.flows import graph_records
 from evenbeat.stores.base import Store
 from evenbeat.tasks.flow import Flow, all_graphs
 from evenbeat.tasks.task import Tasks
+
+# How often a change is decided again because another process has changed the flow.
+_TRIES = 100
 
 _log = logging.getLogger("evenbeat.node.flows")
 
@@ -90,25 +97,34 @@ class FlowWork:
         self.settling = FlowSettling(store, "worker", signals=signals, new_token=new_token)
         self.arguments = FlowArguments(self.settling.rows)
         self._beginning: list[Begin] = []
+        self._resumed: list[RunRecord] = []
+        """Claimed flows that continue after their end."""
+        self._resuming = FlowResuming(self.settling.rows, new_token)
+        self._new_token = new_token
         self._stored: set[str] = set()
         """The keys of graphs that this process has stored."""
 
     def __bool__(self) -> bool:
-        return bool(self._beginning)
+        return bool(self._beginning or self._resumed)
 
     def misfit(self, flow: Flow[..., Any], run: RunRecord) -> str | None:
         """Return why this node can't begin a flow: its graph is wrong here, or its payload does not fit; None
-        if it can."""
+        if it can. A flow that continues has the graph that it began with."""
+        if flow_part(run).state is not None:
+            return None
         try:
             all_graphs(flow)
             flow.fits(run.payload)
-        except (InvalidValue, ValueError, RecursionError) as error:
+        except (InvalidValue, ValueError) as error:
             # Not JSON, or nested too deeply: edited by hand, or written by another program.
             return f"{type(error).__name__}: {error}"
         return None
 
     def begin(self, flow: Flow[..., Any], run: RunRecord) -> None:
-        """Begin a claimed flow, with the next ``step``."""
+        """Begin a claimed flow, or continue one that has ended, with the next ``step``."""
+        if flow_part(run).state is not None:
+            self._resumed.append(run)
+            return
         graphs = {graph.key: graph for graph in all_graphs(flow)}
         graph = flow.graph
         member = flow_part(run).member
@@ -123,9 +139,13 @@ class FlowWork:
         self._beginning.append(Begin(run, graph, graph_records(new)))
 
     def step(self, now: Instant) -> Sequence[RunRecord]:
-        """Begin the flows that wait for it; return the runs of their first steps."""
+        """Begin the flows that wait for it, and continue others; return the runs of steps that start."""
+        started: list[RunRecord] = []
+        while self._resumed:
+            started += self._go_on(self._resumed[-1], now)
+            self._resumed.pop()
         if not self._beginning:
-            return ()
+            return started
         settled = self.settling.settle((), now, self._beginning)
         for begin, accepted in zip(self._beginning, settled.answers, strict=True):
             if accepted:
@@ -134,7 +154,28 @@ class FlowWork:
                 _log.warning("a flow was lost to another worker", extra=run_fields(begin.run))
         self._beginning = []
         self._reports.report(settled.ended, now)
-        return settled.started
+        return [*started, *settled.started]
+
+    def _go_on(self, run: RunRecord, now: Instant) -> Sequence[RunRecord]:
+        """Run again what a user has asked for; return the runs of steps that start. Can be repeated."""
+        for _ in range(_TRIES):
+            transition = self._resuming.go_on(run, now)
+            if transition is None:
+                if (ended := self.settling.give_up(run, now)) is not None:
+                    self._reports.report(ended, now)
+                    return ()
+            elif self._store.settle_runs([replace(transition, token=f"{run.claim}.begun")])[0]:
+                self.settling.rows.forget(run.id)
+                return transition.adds or (run,)  # or flows within it wait in the queue
+            (row, *_) = self.settling.rows.read((run.id,)) or (None,)
+            if row is None or row.state != "running" or row.claim != run.claim or is_begun(row):
+                return ()  # this was repeated, or another worker has it
+            if row.cancel_requested:
+                end = End(row, attempts.cancelled(row, now, self._new_token()))
+                self._reports.report(self.settling.settle([end], now).ended, now)
+                return ()
+            run = row
+        raise StoreUnavailable(f"flow {run.id} was changed by others {_TRIES} times in a row")
 
     def report(self, ended: Iterable[FlowEnd], now: Instant) -> None:
         """Report flows that have ended with one of their steps. Call it after the step itself is reported."""

@@ -1,7 +1,8 @@
 """Flows on a node: begins them, and ends their steps with what follows.
 
 Every process that ends a run of a flow does so through ``FlowSettling``: workers, reapers, the supervisor,
-and the app if a user cancels a run.
+and the app if a user cancels a run. It also adds the signals for alert rules to ends that have none yet: an
+end is announced whoever writes it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, Record, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.node.flow_rows import FlowRows
-from evenbeat.node.signals import Signals
+from evenbeat.node.signals import Signals, stored_rules
 from evenbeat.rules import attempts, flows
+from evenbeat.rules.alert_records import SIGNAL
 from evenbeat.rules.flow_parts import flow_part, is_begun
 from evenbeat.stores.base import Store
 from evenbeat.stores.decisions import status_of, verdict, with_transition
@@ -117,7 +119,8 @@ class FlowSettling:
     ) -> None:
         self._store = store
         self._component = component
-        self._signals = Signals() if signals is None else signals
+        self._known_signals = signals
+        """None: read from the store when a run ends. Only nodes know the rules all the time."""
         self._new_token = new_token
         self._pause = pause
         self.rows = FlowRows(store)
@@ -133,12 +136,29 @@ class FlowSettling:
         ``begins`` are claimed flows to begin; their answers follow those of the ends. A flow that is asked to
         end is stopped: see ``stop``. Transitions of other runs are applied as they are.
         """
+        ends = [End(run, self._announced(run, transition, now)) for run, transition in ends]
         try:
             return self._settle(ends, now, list(begins))
         except BaseException:
             # The caller repeats all of them, also those that were accepted before the store went away.
             self._doubt(ends)
             raise
+
+    @property
+    def _signals(self) -> Signals:
+        if self._known_signals is None:
+            self._known_signals = Signals(stored_rules(self._store))
+        return self._known_signals
+
+    def _announced(
+        self, run: RunRecord, transition: Transition, now: Instant, took: int | None = None
+    ) -> Transition:
+        """Return the transition with the signal that an end leaves, if it has none yet."""
+        if transition.state not in FINAL_STATES or not self._signals:
+            return transition
+        if any(record.kind == SIGNAL for record in transition.records):
+            return transition  # a worker knows how long the attempt took
+        return self._signals.with_end(run, transition, now, took)
 
     def _doubt(self, ends: Sequence[End]) -> None:
         self._unsure.update(dict.fromkeys(map(_identity, ends)))
@@ -337,7 +357,10 @@ class FlowSettling:
                     asked = replace(begin.run, attempt=row.attempt, cancel_requested=True)
                     begins[at - len(ends)] = begin._replace(run=asked)
                 elif (
-                    row is None or row.state != "running" or is_begun(row) or row.attempt != begin.run.attempt
+                    row is None
+                    or row.state != "running"
+                    or is_begun(row)
+                    or (row.attempt, row.claim) != (begin.run.attempt, begin.run.claim)
                 ):
                     # Another worker may have begun it, with another graph: this one's was not stored then.
                     answers[at] = row is not None and is_begun(row) and row.claim == begin.run.claim
@@ -436,7 +459,7 @@ class FlowSettling:
         else:
             transition = flows.ending(row, change, token, together, now)
             took = None if row.started_at is None else max(now - row.started_at, 0)
-            transition = self._signals.with_end(row, transition, now, took)
+            transition = self._announced(row, transition, now, took)
         if work.begin is not None:
             transition = replace(transition, records=(*transition.records, *work.begin.records))
             if flow_part(row).member is not None:

@@ -26,7 +26,7 @@ class Lane:
         """When that claim was first sent, by the worker's clock."""
         self.turn = ""
         """The tenant that this lane served last."""
-        self.attempts: dict[tuple[str, int], Attempt] = {}
+        self.attempts: dict[tuple[str, int, str | None], Attempt] = {}
         """Attempts that occupy a slot or wait for one."""
         self._finished = 0
         self._since = 0.0
@@ -34,7 +34,7 @@ class Lane:
 
     def remove(self, attempt: Attempt) -> None:
         """Free the place of an attempt that needs its slot no longer. Safe to repeat."""
-        if self.attempts.pop(attempt.key, None) is not None:
+        if self.attempts.pop(attempt.identity, None) is not None:
             self._finished += 1
 
     def room(self, now: float) -> int:

@@ -144,9 +144,9 @@ class LeaseRenewer:
             without=LARGE_FIELDS,
             limit=500,
         )
-        asked = {(run.id, run.attempt) for run in self._store.find_runs(query).items}
+        asked = {(run.id, run.attempt, run.claim) for run in self._store.find_runs(query).items}
         for attempt in held:
             # Not by run.cancel_requested: a run that was handed back may have been claimed with the request.
-            if attempt.key in asked and attempt.control.cancel_reason is None:
+            if attempt.identity in asked and attempt.control.cancel_reason is None:
                 attempt.run = replace(attempt.run, cancel_requested=True)
                 self._worker.interrupt(attempt, "cancelled")

@@ -19,12 +19,15 @@ from evenbeat.node.backfills import Backfiller
 from evenbeat.node.calendar_copies import CalendarCheck
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
+from evenbeat.node.descriptor_needs import shortage
 from evenbeat.node.duties import Duty, PeriodicDuties
 from evenbeat.node.fallback import Fallback
+from evenbeat.node.fallback_ticker import FallbackTicker
 from evenbeat.node.lanes import Lane
 from evenbeat.node.leases import LeaseRenewer
 from evenbeat.node.loop import LONGEST_BACKOFF, Loop
 from evenbeat.node.metered_store import metered
+from evenbeat.node.owed_successes import OwedSuccesses, without_rows
 from evenbeat.node.presence import NodeInfo, Presence
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.reaper import Reaper
@@ -40,7 +43,7 @@ from evenbeat.observe.events import EventKind, Events
 from evenbeat.observe.health import patience
 from evenbeat.observe.status_files import NodeStatus, ProcessStatus, StatusWriter
 from evenbeat.processes import begun
-from evenbeat.processes.descriptors import DescriptorProbe
+from evenbeat.processes.descriptors import DescriptorProbe, descriptor_limit
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import ExecutorKind, Task, Tasks
 from evenbeat.timeline import RebuildPolicy
@@ -129,9 +132,10 @@ class Node:
         self.pid = os.getpid()
         self._probe = DescriptorProbe()
         self.counting = Counting()
-        self._store = metered(store, self.counting)
         self._events = events
         self.settings = settings
+        used = {task.executor for task in tasks} if worker else set()
+        self._slots = {kind: most for kind, most in slots_of(settings).items() if kind in used}
         self._loops: list[Loop] = []
         self._ticker_loop: Loop | None = None
         self._code_loop: Loop | None = None
@@ -144,14 +148,25 @@ class Node:
         self._hurry = threading.Event()
         self._closing = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="evenbeat-listener", daemon=True)
-        self._fallback = Fallback(self._store, events, declared if ticker else (), self._wake_code_ticker)
+        counted = metered(store, self.counting)
+        self._fallback = Fallback(
+            counted, events, declared if ticker else (), self._wake_code_ticker, self._wake_owed
+        )
+        self._store = without_rows(counted, lambda: self._fallback.is_failing, self._wake_owed)
         self._code_ticker = CodeTicker(
             self._store,
             events,
             self._fallback,
             code_only if ticker else (),
             policy=RebuildPolicy(period=settings.timeline_period, lookahead=settings.timeline_lookahead),
-            retention=settings.retention,
+            wake_worker=self._wake_worker,
+            name=self.name,
+            counting=self.counting,
+        )
+        self._fallback_ticker = FallbackTicker(
+            self._store,
+            events,
+            self._fallback,
             wake_worker=self._wake_worker,
             name=self.name,
             counting=self.counting,
@@ -180,6 +195,10 @@ class Node:
             self._backfiller,
             CalendarCheck(self._store),
         ]
+        # A node that fires nothing does not notice when the rows can be used again.
+        self._owed = OwedSuccesses(self._store, lambda: self._fallback.is_failing) if ticker else None
+        if self._owed is not None:
+            duties.append(self._owed)
         self._duties = PeriodicDuties(duties)
         self._duties_loop = self._loop("duties", self._duties.step)
         self._status_writer = StatusWriter(
@@ -197,7 +216,14 @@ class Node:
             fallback=self._fallback,
         )
         self._ticker_loop = self._loop("ticker", firing.step)
-        self._code_loop = self._loop("code-ticker", self._code_ticker.step)
+        self._code_loop = self._loop("code-ticker", self._fire_from_memory)
+
+    def _fire_from_memory(self, now: Instant) -> Instant | None:
+        try:
+            first = self._code_ticker.step(now)
+        finally:
+            second = self._fallback_ticker.step(now)
+        return first if second is None else second if first is None else min(first, second)
 
     def _add_worker(self, store: Store, tasks: Tasks) -> None:
         settings = self.settings
@@ -302,6 +328,8 @@ class Node:
             self._wake_code_ticker()
 
     def start(self) -> None:
+        if (few := shortage(self._slots, descriptor_limit())) is not None:
+            _log.warning(few, extra={"component": "node", "node": self.name})
         start_capture()
         self._notify("node_started")
         for loop in self._loops:
@@ -317,7 +345,7 @@ class Node:
 
     def holds(self, run: RunRecord) -> bool:
         """Return whether this node executes this attempt of a run."""
-        return self._worker is not None and (run.id, run.attempt) in self._worker.held
+        return self._worker is not None and (run.id, run.attempt, run.claim) in self._worker.held
 
     @property
     def event_loop(self) -> CoroutinePool[Any, Any] | None:
@@ -445,6 +473,11 @@ class Node:
     def _wake_leases(self) -> None:
         if self._leases_loop is not None:
             self._leases_loop.wake()
+
+    def _wake_owed(self) -> None:
+        if self._owed is not None:
+            self._duties.wake(self._owed)
+            self._duties_loop.wake()
 
     def _wake_backfills(self) -> None:
         self._duties.wake(self._backfiller)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from evenbeat.core.instants import LAST, Instant
+from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import Record
 from evenbeat.rules import retention as rules
+from evenbeat.rules.code_only import CODE
 from evenbeat.rules.flow_parts import is_begun
 from evenbeat.stores.base import EVERYTHING, LARGE_FIELDS, EndedRuns, RunQuery, Store
 from evenbeat.stores.pages import every_run
@@ -71,9 +72,10 @@ class Pruner:
         if not self._next_round - PURGE_EVERY <= now < self._next_round:
             self._next_round = now + PURGE_EVERY
             before = self._oldest_flow(now)
+            held = rules.held_runs(now, self._retention)
             # The steps of a flow under way still need the results of those that have ended.
             self._tasks = deque(
-                task._replace(before=min(task.before, before)) if task.runs.states else task
+                _holding(task._replace(before=min(task.before, before)), held) if task.runs.states else task
                 for task in self._plan(now)
             )
         while self._tasks:
@@ -83,10 +85,12 @@ class Pruner:
             purged = self._store.purge(task.before, self._batch, self._runs(task))
             took = self._clock() - began
             if task.runs.spared:
-                self._swept[_identity(task)] = purged.until
+                # Runs of code-only schedules that are held now are looked at again: they go soon.
+                edges = (held.before for held in task.runs.held if held.mark == CODE)
+                self._swept[_identity(task)] = min([purged.until, *edges])
             if purged.until < task.before:
                 # The others first: a long backlog of one tenant must not keep the rest from being purged.
-                self._tasks.append(task)
+                self._tasks.append(_continued(task, purged.until))
             elif not purged.deleted:
                 continue
             self._adapt(took, purged.deleted)
@@ -124,11 +128,11 @@ class Pruner:
                 continue
             last = self._store.ended_at(rule.most, rule.tenant, states)
             if last is not None:
-                yield _Task(last, EndedRuns(states=states, tenant=rule.tenant), 0)
+                yield _Task(rules.newest_counted(last, now), EndedRuns(states=states, tenant=rule.tenant), 0)
 
     def _runs(self, task: _Task) -> EndedRuns:
         since = self._swept.get(_identity(task)) if task.runs.spared else None
-        return task.runs if since is None else replace(task.runs, since=since)
+        return task.runs if since is None else replace(task.runs, since=max(since, task.runs.since or since))
 
     def _adapt(self, took: float, deleted: int) -> None:
         if took > _SLOW:
@@ -142,6 +146,17 @@ class Pruner:
         if noted is None or task.before > noted:
             part = max(1, task.age // _NOTED_PART)
             self._noted[place] = _note_purge(self._store, place, -(-task.before // part) * part)
+
+
+def _holding(task: _Task, held: Sequence[rules.Held]) -> _Task:
+    """Return a task that keeps the runs that are held; many tasks are about older runs only."""
+    younger = tuple(each for each in held if each.before < task.before)
+    return task._replace(runs=replace(task.runs, held=younger)) if younger else task
+
+
+def _continued(task: _Task, until: Instant) -> _Task:
+    """Return the rest of a task. In the same round, it does not read again the runs that are held."""
+    return task._replace(runs=replace(task.runs, since=until)) if task.runs.held and until > FIRST else task
 
 
 def _identity(task: _Task) -> tuple[object, ...]:

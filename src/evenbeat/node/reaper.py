@@ -30,6 +30,8 @@ REAP_BATCH = 500
 
 # A reaper waits for at most this many leases, however often the store becomes unavailable meanwhile.
 _MOST_LEASES = 10
+# How many runs whose ends can't be written a step passes over.
+_MOST_REFUSED = 10_000
 # The shortest pause, in ms, between two steps for leases that end one after the other.
 _SHORTEST_PAUSE = 500
 
@@ -75,11 +77,14 @@ class Reaper:
         self._take_from = float("-inf")
         """From when on the reaper takes runs, by ``clock``."""
         self._longest_wait = _MOST_LEASES * lease / 1000
+        self._refused = 0
+        """How many of the runs that the last step found could not be ended."""
         self._first_outage = float("-inf")
         """When the first of the outages ended since which the reaper has taken no run."""
 
     def step(self, now: Instant) -> Instant:
-        found, next_end = self._store.lost_runs(now, REAP_BATCH)
+        limit = REAP_BATCH + self._refused
+        found, next_end = self._store.lost_runs(now, limit)
         before, self._answered_at = self._answered_at, self._clock()
         if self._answered_at - before > self._longest_gap:
             if self._take_from <= before:
@@ -117,7 +122,10 @@ class Reaper:
             )
             self._events.publish("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
-        return now if len(found) == REAP_BATCH and any(answers) else again
+        # Runs whose ends can't be written stay the first ones: the next step looks behind them.
+        is_full = len(found) == limit
+        self._refused = min(answers.count(False), _MOST_REFUSED) if is_full else 0
+        return now if is_full and any(answers) else again
 
     def _settle(self, lost: list[RunRecord], ends: list[Transition], now: Instant) -> list[bool]:
         of_flows = any(concerns_flow(run, end) for run, end in zip(lost, ends, strict=True))
@@ -130,6 +138,6 @@ class Reaper:
     def _check_flows(self, flows: list[RunRecord], now: Instant) -> None:
         for flow in flows:
             ended = check_flow(self._store, self._flows, flow, self._new_token, now)
-            self._reports.report(ended, now)
+            self._reports.report(ended or [], now)
             if ended:
                 self._store.hint()

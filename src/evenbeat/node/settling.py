@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from evenbeat.core.records import Transition
-from evenbeat.errors import StoreUnavailable
 from evenbeat.stores.base import Store
+from evenbeat.stores.refusals import in_parts
 
 _log = logging.getLogger("evenbeat.node.settling")
 
@@ -19,28 +19,19 @@ def settle_in_parts(store: Store, transitions: Sequence[Transition], component: 
     that can't be written alone is logged, and its answer is False. ``StoreUnavailable`` is raised at once:
     the parts that were yielded before are written.
     """
-    yield from _settle(store, transitions, component, is_whole=True)
+    is_split = False
 
+    def on_split(error: Exception) -> None:
+        nonlocal is_split
+        is_split = True
+        fields = {"component": component, "runs": len(transitions)}
+        _log.error("runs can't be written, trying smaller batches", exc_info=error, extra=fields)
 
-def _settle(
-    store: Store, transitions: Sequence[Transition], component: str, is_whole: bool
-) -> Iterator[list[bool]]:
-    try:
-        answers = store.settle_runs(transitions)
-    except StoreUnavailable:
-        raise
-    except Exception as error:
+    def refuse(transition: Transition, error: Exception) -> bool:
         # The traceback is logged once: the halves mostly fail for the same reason.
-        trace = error if is_whole else None
-        if len(transitions) > 1:
-            if is_whole:
-                fields = {"component": component, "runs": len(transitions)}
-                _log.error("runs can't be written, trying smaller batches", exc_info=trace, extra=fields)
-            middle = len(transitions) // 2
-            for half in (transitions[:middle], transitions[middle:]):
-                yield from _settle(store, half, component, is_whole=False)
-            return
-        fields = {"component": component, "job_id": transitions[0].run}
+        trace = None if is_split else error
+        fields = {"component": component, "job_id": transition.run}
         _log.error("a run can't be written: %s", error, exc_info=trace, extra=fields)
-        answers = [False]
-    yield answers
+        return False
+
+    yield from in_parts(store.settle_runs, transitions, refuse, on_split)

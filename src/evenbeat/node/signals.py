@@ -31,6 +31,30 @@ def stored_rules(store: Store) -> tuple[Rule, ...]:
     return read_rules(store.find_records(RULE))
 
 
+def end_signal(run: RunRecord, state: str, error: str | None, at: Instant, took: int | None = None) -> Signal:
+    """Return the signal of a run that has ended."""
+    return Signal(
+        kind=state,
+        at=at,
+        tenant=run.tenant,
+        schedule=run.schedule,
+        task=run.task,
+        run=run.id,
+        tick=run.tick,
+        error=None if error is None else error_line(error)[:_LONGEST_ERROR],
+        took=took,
+    )
+
+
+def end_key(run: RunRecord) -> str:
+    """Return the key of the signal of a run that ends.
+
+    By its start: the row of a run may say another end than the node that left the signal, whose clock is a
+    bit ahead. So a signal that is made from the row has the same key.
+    """
+    return signal_key(run.created_at if run.started_at is None else run.started_at, run.id, run.attempt)
+
+
 class Signals:
     """Says which ends and fires leave a signal, by the rules that this process knows. Without a rule that
     asks for one, it is false, and costs its callers nothing else.
@@ -69,18 +93,8 @@ class Signals:
         if not self.wants(run, transition):
             return transition
         error = transition.error if isinstance(transition.error, str) else None
-        signal = Signal(
-            kind=str(transition.state),
-            at=now,
-            tenant=run.tenant,
-            schedule=run.schedule,
-            task=run.task,
-            run=run.id,
-            tick=run.tick,
-            error=None if error is None else error_line(error)[:_LONGEST_ERROR],
-            took=took,
-        )
-        record = self._record(signal, run.id, run.attempt)
+        signal = end_signal(run, str(transition.state), error, now, took)
+        record = self._record(signal, end_key(run))
         return replace(transition, records=(*transition.records, record))
 
     def with_missed(self, planned: Planned) -> Planned:
@@ -104,7 +118,7 @@ class Signals:
             reason=row.reason,
             tags=planned.schedule.tags,
         )
-        return self._record(signal, row.schedule, row.generation, row.last)
+        return self._record(signal, signal_key(signal.at, row.schedule, row.generation, row.last))
 
     def note_written(self) -> None:
         """Take note that the store has taken the signals that were made."""
@@ -112,14 +126,10 @@ class Signals:
             self._is_any_made = False
             self._on_written()
 
-    def _record(self, signal: Signal, *identity: object) -> Record:
+    def _record(self, signal: Signal, key: str) -> Record:
         self._is_any_made = True
         return Record(
-            kind=SIGNAL,
-            tenant=signal.tenant,
-            key=signal_key(signal.at, *identity),
-            body=encode(signal),
-            expires=signal.at + SIGNAL_KEPT,
+            kind=SIGNAL, tenant=signal.tenant, key=key, body=encode(signal), expires=signal.at + SIGNAL_KEPT
         )
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant, write_instant
 from evenbeat.core.records import Record, ScheduleRecord
-from evenbeat.errors import StoreUnavailable
+from evenbeat.errors import RowRefused, StoreUnavailable
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
 from evenbeat.node.flows import End, FlowSettling
@@ -18,10 +18,10 @@ from evenbeat.node.signals import Signals
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
 from evenbeat.rules import attempts
-from evenbeat.rules.calendars import rows_from_memory
 from evenbeat.rules.dependencies import NO_FACTS, Facts
 from evenbeat.rules.firing import DEFERRED, Active, Planned, plan_or_defer
 from evenbeat.rules.flow_parts import is_begun
+from evenbeat.rules.refusals import NOTE, is_refusal, may_have_note
 from evenbeat.rules.ticks import next_start
 from evenbeat.stores.base import Fired, RunQuery, Store
 
@@ -66,6 +66,8 @@ class Ticker:
         """Whether the last fire failed: it may have taken effect nevertheless, and no worker was woken."""
         self._deferrals: dict[tuple[str, str], int] = {}
         """How often in a row this node could not plan a schedule."""
+        self._noted: dict[tuple[str, str], None] = {}
+        """The schedules on which this node wrote a note, and which it has not fired since."""
         self._next_wake: Instant | None = None
         """When the next schedule wakes up, by the last answer of the store."""
         self._planning: list[tuple[str, str]] = []
@@ -98,6 +100,8 @@ class Ticker:
         for planned in done.planned:
             if planned.deferred:
                 self._note_deferred(planned.schedule, planned.deferred, now)
+            elif self._noted:
+                self._noted.pop(planned.schedule.key, None)
         for tenant, name in done.quarantined:
             _log.error(
                 "a schedule can't be read; it does not fire until it is written again",
@@ -119,16 +123,18 @@ class Ticker:
         self._planning.append(schedule.key)
         times = self._deferrals.get(schedule.key, 0)
         defer_by = _SHORT_DEFERRAL if times < _SHORT_DEFERRALS else DEFERRED
-        rest = self._fallback.without_fired(schedule)
+        rest, skipped = self._fallback.rest_of(schedule)
         planned = plan_or_defer(rest, now, active, defer_by, self._complete, facts)
-        if rest is not schedule and schedule.calendars and rest.next_tick is not None:
-            fired = self._fallback.fired(schedule.key)
-            removed = rows_from_memory(schedule, rest.next_tick, fired, now)
-            planned = planned._replace(skipped=removed + planned.skipped)
+        if skipped:
+            planned = planned._replace(skipped=skipped + planned.skipped)
         if planned.deferred:
             self._deferrals[schedule.key] = times + 1
-        elif times:
+            return planned
+        if times:
             del self._deferrals[schedule.key]
+        if may_have_note(schedule) or schedule.key in self._noted:
+            # Whichever node fires it again, the note goes in the same step.
+            planned = planned._replace(spent=(*planned.spent, (NOTE, *schedule.key)))
         return planned
 
     def _complete(self, planned: Planned) -> Planned:
@@ -138,9 +144,14 @@ class Ticker:
         return self._signals.with_missed(planned) if self._signals and planned.skipped else planned
 
     def _note_deferred(self, schedule: ScheduleRecord, reason: str, now: Instant) -> None:
-        """Log the reason, and write a note for ``doctor``, which expires unless it is written again."""
+        """Log the reason, and write a note, which expires unless it is written again."""
+        self._noted[schedule.key] = None
+        message = "this node can't plan a schedule now; other nodes try, and this node retries later"
+        if is_refusal(reason):
+            message = "the database refuses what a schedule writes; it alone waits, and is tried again"
+            self._counting.count("lock_failures", "schedules", "refused")
         _log.error(
-            "this node can't plan a schedule now; other nodes try, and this node retries later",
+            message,
             extra={
                 "component": "ticker",
                 "schedule_id": schedule.name,
@@ -148,10 +159,10 @@ class Ticker:
                 "error": reason,
             },
         )
-        with suppress(StoreUnavailable):
-            present = self._store.get_record("deferred", schedule.tenant, schedule.name)
+        with suppress(StoreUnavailable, RowRefused):
+            present = self._store.get_record(NOTE, schedule.tenant, schedule.name)
             note = Record(
-                kind="deferred",
+                kind=NOTE,
                 tenant=schedule.tenant,
                 key=schedule.name,
                 body=reason,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from evenbeat.core.clocks import steady_clock
 from evenbeat.core.instants import Instant
 from evenbeat.core.options import NODE
-from evenbeat.core.records import LogChunk, RunRecord
+from evenbeat.core.records import Kind, LogChunk, RunRecord, Transition
 from evenbeat.errors import StoreUnavailable
 from evenbeat.executors.base import Attempt, Executor, Outcome
 from evenbeat.node.attempt_ends import AttemptEnd, decide_end
@@ -30,6 +30,7 @@ from evenbeat.observe.logs import run_fields
 from evenbeat.observe.run_logs import refusal
 from evenbeat.observe.run_progress import ReportedProgress
 from evenbeat.rules import attempts
+from evenbeat.rules.limits import with_keys
 from evenbeat.stores.base import LARGE_FIELDS, Claim, RunQuery, Store
 from evenbeat.tasks.flow import Flow
 from evenbeat.tasks.follow_up import follow_up_runs
@@ -101,7 +102,7 @@ class Worker:
         self._logs: list[LogChunk] = []
         self._over: list[ReportedProgress] = []
         """Reported by attempts that have ended."""
-        self.held: dict[tuple[str, int], Attempt] = {}
+        self.held: dict[tuple[str, int, str | None], Attempt] = {}
         """Claimed, and the end not recorded yet: the attempts whose leases are renewed."""
         reports = FlowReports(events, self._counting, self._signals, wake_backfills, tasks)
         self._flows = FlowWork(store, tasks, reports, signals=self._signals, new_token=new_token)
@@ -226,28 +227,55 @@ class Worker:
             turn=lane.turn,
         )
         runs, due = self._store.claim_runs(claim)
-        # If reading the arguments of steps fails, the same claim is sent again.
+        # If one of these fails, the same claim is sent again.
         given = self._flows.arguments.complete(runs)
+        started = self._without_regrouped(runs, given, now)
         lane.claim_token = None
-        if not runs:
+        if len(started) < len(runs):
+            due = now
+        if not started:
             # If a run is due, another worker is claiming it, or its row has a newer format: retry soon.
             return due if due is None or due > now else now + _RETRY_CLAIM
         lane.turn = runs[-1].tenant
         was_idle = not self.held
-        self._start(lane, runs, given, now)
+        self._start(lane, started, now)
         if was_idle:
             self._wake_leases()
         return due
 
-    def _start(
-        self, lane: Lane, runs: Iterable[RunRecord], given: Iterable[RunRecord | str], now: Instant
-    ) -> None:
+    def _without_regrouped(
+        self, runs: Sequence[RunRecord], given: Sequence[RunRecord | str], now: Instant
+    ) -> list[tuple[RunRecord, RunRecord | str]]:
+        """Hand back runs that limits have counted as something else than what they are. Return the others.
+
+        Such a run was stored as a flow and is a task here, or a limit has a key that the step gets from
+        another one. A flow that was stored as a task becomes one when it begins.
+        """
+        left: list[tuple[RunRecord, RunRecord | str]] = []
+        back: list[Transition] = []
+        for run, complete in zip(runs, given, strict=True):
+            kind: Kind | None = None
+            payload: str | None = None
+            if not run.cancel_requested:
+                if run.kind == "flow" and not isinstance(self._tasks.get(run.task), Flow):
+                    kind = "task"
+                if run.cohort is not None and not isinstance(complete, str):
+                    payload = with_keys(run, complete.payload)
+            if kind is None and payload is None:
+                left.append((run, complete))
+            else:
+                back.append(attempts.regrouped(run, now, self._new_token(), kind=kind, payload=payload))
+        if back:
+            self._store.settle_runs(back)
+        return left
+
+    def _start(self, lane: Lane, runs: Iterable[tuple[RunRecord, RunRecord | str]], now: Instant) -> None:
         """Hand claimed runs to the lane's executor, except for flows, which have nothing to execute, and for
-        those that were cancelled or have expired. ``given`` are the runs with their arguments, or why they
-        have none."""
+        those that were cancelled or have expired. Each comes with itself with its arguments, or why it has
+        none."""
         fresh: list[Attempt] = []
         begun: list[RunRecord] = []
-        for claimed, complete in zip(runs, given, strict=True):
+        for claimed, complete in runs:
             run = claimed if isinstance(complete, str) else complete
             task = self._tasks.get(run.task)
             assert task is not None
@@ -259,7 +287,7 @@ class Worker:
                     begun.append(run)
                     continue
             attempt = Attempt(run, task, lane.claim_sent, self._lease / 1000, self._is_held, self._clock)
-            lane.attempts[attempt.key] = self.held[attempt.key] = attempt
+            lane.attempts[attempt.identity] = self.held[attempt.identity] = attempt
             if run.cancel_requested:
                 self._end_unbegun(attempt, "stopped")
             elif attempts.is_expired(run, now):
@@ -291,7 +319,9 @@ class Worker:
             found = self._store.find_runs(RunQuery(ids=(run.id,), without=LARGE_FIELDS)).items
         except StoreUnavailable:
             return None
-        return bool(found) and found[0].attempt == run.attempt and found[0].state == "running"
+        return any(
+            (row.attempt, row.claim, row.state) == (run.attempt, run.claim, "running") for row in found
+        )
 
     # -- recording -----------------------------------------------------------------------------------------
 
@@ -353,7 +383,7 @@ class Worker:
         self._logs += attempt.log.take(last=True)
         if outcome.kind == "lost":
             attempt.is_lost = True
-            self.held.pop(attempt.key, None)
+            self.held.pop(attempt.identity, None)
             self._counting.count("lease_losses")
             self._notify(attempt, "lost", now)
             return None
@@ -377,7 +407,7 @@ class Worker:
         self._counting.count_ended(ends, answers, now)
         self._signals.note_written()
         for end, accepted in zip(ends, answers, strict=True):
-            self.held.pop(end.attempt.key, None)
+            self.held.pop(end.attempt.identity, None)
             late = end._replace(kind="lost", error="the result came too late", exception=None)
             self._report_end(end if accepted else late, now)
         # Other workers may claim these at once, or after their backoff. Stores hint at schedules that waited.
@@ -397,8 +427,8 @@ class Worker:
         query = RunQuery(ids=tuple(run.id for run in runs), without=LARGE_FIELDS, limit=len(runs))
         found = {run.id: run for run in self._store.find_runs(query).items}
         # The store also refuses a result that it can't write: then this worker still has the run.
-        held = {(run.id, run.attempt) for run in found.values() if run.state == "running"}
-        self._logs += [refusal(run, now) for run in runs if (run.id, run.attempt) not in held]
+        held = {(run.id, run.attempt, run.claim) for run in found.values() if run.state == "running"}
+        self._logs += [refusal(run, now) for run in runs if (run.id, run.attempt, run.claim) not in held]
 
     def _cancel_requeued(self, ends: list[AttemptEnd], answers: list[bool], now: Instant) -> None:
         """Cancel runs that went back to the queue though a cancel request had reached the store meanwhile."""

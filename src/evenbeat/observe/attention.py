@@ -22,6 +22,7 @@ from evenbeat.observe.phrases import command_line, count, some, span
 from evenbeat.observe.reasons import lack_reason
 from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.flow_parts import is_begun
+from evenbeat.rules.refusals import is_refusal
 from evenbeat.rules.waiting import Taker, takers, why_no_taker
 from evenbeat.stores.base import Setting
 
@@ -386,14 +387,14 @@ def _failing(facts: AttentionFacts) -> Iterator[AttentionItem]:
 def _quarantined(facts: AttentionFacts) -> Iterator[AttentionItem]:
     for note, is_run in facts.quarantined:
         what = "run" if is_run else "schedule"
-        words = (
-            "is quarantined: nodes can't read it"
-            if note.kind == "quarantine"
-            else ("is deferred: a node could not plan it, and tries again")
-        )
+        words = "is deferred: a node could not plan it, and tries again"
+        if note.kind == "quarantine":
+            words = "is quarantined: nodes can't read it"
+        elif is_refusal(note.reason):
+            words = "does not fire: the database refuses its run, and nodes try again"
         yield AttentionItem(
             kind="quarantined",
-            level="fail" if note.kind == "quarantine" else "warn",
+            level="fail" if note.kind == "quarantine" or is_refusal(note.reason) else "warn",
             sentence=_sentence(f"{what} {note.name} {words}"),
             evidence=(Fact(text=note.reason),),
             remedy=note.remedy,

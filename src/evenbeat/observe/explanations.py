@@ -20,6 +20,7 @@ from evenbeat.rules.calendars import stopped_by
 from evenbeat.rules.dependencies import is_on_success, predecessors, unmet, waits_until
 from evenbeat.rules.error_groups import error_line
 from evenbeat.rules.firing import catching_up
+from evenbeat.rules.refusals import is_refusal
 from evenbeat.rules.ticks import next_start, own_trigger, readable_trigger, spread_delay
 from evenbeat.rules.why import Finding, TickFacts
 from evenbeat.triggers import Calendared, Cron
@@ -391,6 +392,14 @@ def _quarantined(case: Case) -> Words:
 
 
 def _deferred(case: Case) -> Words:
+    note = case.facts.deferred or ""
+    if is_refusal(note):
+        upcoming = case.facts.schedule.wake_at
+        evidence = list(_due_fact(case))
+        if upcoming is not None and upcoming > case.facts.now:
+            evidence.append(case.speaker.fact("a node tries it again", upcoming))
+        remedy = "fix what the database names (a trigger, a constraint, a key); nodes keep trying"
+        return Words(f"{case.facts.schedule.name} does not fire: {note}", evidence, remedy)
     words = (
         f"a node can't plan {case.facts.schedule.name} now, and retries each minute: {case.facts.deferred}"
     )

@@ -82,6 +82,8 @@ def _remedy(reason: Reason, schedule: ScheduleRecord, speaker: Speaker) -> str |
         return speaker.command(f"schedules resume {name}")
     if reason == "deleted" and schedule.state == "deleted":
         return f"to create it again: {speaker.command(f'schedules add {name} …')}"
+    if reason == "chain":
+        return f"to find a cycle: {speaker.command('doctor')}"
     if reason not in _OPTIONS or (reason == "coalesced" and schedule.overlap == "queue"):
         return None
     effect, option = _OPTIONS[reason]

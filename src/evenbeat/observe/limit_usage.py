@@ -97,6 +97,11 @@ class LimitUsage:
         ]
         return max(holds, key=lambda each: (each.opens is None, each.opens or 0), default=None)
 
+    def counted(self, run: RunRecord) -> list[str]:
+        """Return the names of the partitions that count a run."""
+        cohort = self._cohort(run)
+        return [] if cohort is None else [each.name for each in self.limits.partitions(cohort)]
+
     def _cohort(self, run: RunRecord) -> str | None:
         if run.cohort is not None and self.limits.fits(run.cohort):
             return run.cohort

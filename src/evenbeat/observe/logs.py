@@ -153,7 +153,10 @@ def _log_ignored(ignored: sys.UnraisableHookArgs) -> None:
     if sys.is_finalizing():  # modules that logging needs may be gone
         sys.__unraisablehook__(ignored)
         return
-    where = getattr(ignored.object, "__qualname__", type(ignored.object).__qualname__)
+    if ignored.object is None:  # Python 3.14 names the destructor in the message alone
+        where = ignored.err_msg or ""
+    else:
+        where = getattr(ignored.object, "__qualname__", type(ignored.object).__qualname__)
     _log.error(
         "an exception was ignored",
         exc_info=(ignored.exc_type, ignored.exc_value, ignored.exc_traceback),  # type: ignore[arg-type]  # maybe None

@@ -67,8 +67,9 @@ METRICS: dict[str, Metric] = {
             "store",
             ("lock", "reason"),
             "Locks that a node did not get. lock=schedules: another node was firing the due schedules "
-            "(held), or the store failed (error). lock=named, which is app.lock(…): another holder had it "
-            "(held), it was lost in its block (lost), or the store failed (error).",
+            "(held), the database refused what one of them writes (refused), or the store failed (error). "
+            "lock=named, which is app.lock(…): another holder had it (held), it was lost in its block "
+            "(lost), or the store failed (error).",
         ),
         Metric(
             "evenbeat_runs_total",

@@ -6,6 +6,7 @@ from evenbeat.core.masking import MASK, is_secret
 from evenbeat.core.rates import write_rate
 from evenbeat.core.records import Overlap, Reason
 from evenbeat.core.results import WaitReason
+from evenbeat.rules.dependencies import MOST_SUCCESSES
 from evenbeat.rules.limits import Limit
 from evenbeat.rules.waiting import Hold, Lack
 
@@ -20,6 +21,8 @@ _SKIPPED: dict[Reason, str] = {
     "deleted": "due when the schedule was deleted",
     "dependency": "a schedule that it waits for had not succeeded in time (after)",
     "calendar": "removed by a calendar (skip, only)",
+    "chain": f"{MOST_SUCCESSES:,} successes in a row had led to {{them}}; "
+    "schedules may start each other in a cycle",
 }
 
 _WAITING: dict[WaitReason, str] = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from evenbeat.core import records
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
+from evenbeat.core.json_depth import TooDeep
 from evenbeat.core.json_text import from_json
 from evenbeat.core.rates import write_rate
 from evenbeat.core.records import Execution
@@ -30,7 +31,7 @@ from evenbeat.rules import attempts
 from evenbeat.rules.definitions import edits
 from evenbeat.rules.dependencies import predecessor_run, predecessor_schedule
 from evenbeat.rules.firing import catching_up, is_waiting
-from evenbeat.rules.flow_parts import flow_place, is_begun
+from evenbeat.rules.flow_parts import flow_part, flow_place, is_begun
 from evenbeat.rules.inheritance import inherited_by, template_of
 from evenbeat.rules.ownership import kind_of, source_of
 from evenbeat.rules.ticks import next_start, spread_delay
@@ -42,12 +43,19 @@ from evenbeat.triggers import Trigger, parse_trigger
 _LONGEST = timedelta.max // timedelta(milliseconds=1)
 
 
-def schedule_view(
-    schedule: records.ScheduleRecord, last_run: Instant | None = None, trouble: str | None = None
-) -> Schedule:
-    """Return a schedule for users. ``last_run`` comes from its statistics, ``trouble`` from the note of a
-    node that could not fire it."""
-    damage, payload, edited = schedule.damage, None, {}
+class _Texts(NamedTuple):
+    """What the texts of a schedule say, as far as they can be read."""
+
+    damage: str
+    trigger: Trigger | None
+    next_run: Instant | None
+    payload: Any
+    edited: dict[str, Any]
+
+
+def _texts_of(schedule: records.ScheduleRecord) -> _Texts:
+    damage, payload = schedule.damage, None
+    edited: dict[str, Any] = {}
     trigger: Trigger | None = None
     next_run = schedule.next_tick
     try:
@@ -60,8 +68,23 @@ def schedule_view(
         edited = {name: edit.declared for name, edit in edits(schedule).items()}
     except InvalidValue as error:
         damage = damage or str(error)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         damage = damage or f"payload: {error}"
+    return _Texts(damage, trigger, next_run, payload, edited)
+
+
+def damage_of(schedule: records.ScheduleRecord) -> str:
+    """Return why a schedule can't be read; empty if it can. Some damage is inside of texts that stores return
+    as they are: the trigger, the payload, and what the code declared."""
+    return _texts_of(schedule).damage
+
+
+def schedule_view(
+    schedule: records.ScheduleRecord, last_run: Instant | None = None, trouble: str | None = None
+) -> Schedule:
+    """Return a schedule for users. ``last_run`` comes from its statistics, ``trouble`` from the note of a
+    node that could not fire it."""
+    damage, trigger, next_run, payload, edited = _texts_of(schedule)
     zone = UTC if trigger is None else trigger.tzinfo
     held = None if damage or trouble is not None else catching_up(schedule)
     return Schedule(
@@ -136,7 +159,7 @@ def run_view(run: records.RunRecord, tasks: Tasks | None = None) -> Run:
         priority=run.priority,
         priority_name=records.PRIORITY_NAMES.get(run.priority),
         # The changes of a flow count its attempt up: it has one.
-        attempt=1 if is_begun(run) else run.attempt,
+        attempt=run.attempt if flow_part(run).state is None else 1,
         failures=run.failures,
         crashes=run.crashes,
         worker=run.worker,
@@ -208,10 +231,10 @@ def _value(text: str) -> Any:
     """Return the value of a JSON text; a text that is not JSON, edited by hand, is returned as it is."""
     try:
         return from_json(text)
+    except TooDeep:
+        return "(nested too deeply)"
     except (msgspec.MsgspecError, UnicodeError):
         return text
-    except RecursionError:
-        return "(nested too deeply)"
 
 
 def _attempt_view(attempt: records.AttemptRecord) -> RunAttempt:

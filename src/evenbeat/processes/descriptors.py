@@ -1,8 +1,18 @@
-"""Notice that a job has closed file descriptors that it had not opened."""
+"""File descriptors: how many this process may have, and whether a job has closed those of others."""
 
 from __future__ import annotations
 
 import os
+
+
+def descriptor_limit() -> int | None:
+    """Return how many files this process may open; None if the system sets no limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 class DescriptorProbe:

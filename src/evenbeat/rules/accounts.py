@@ -158,6 +158,13 @@ def tally(
     return TickTally(outcomes, states, tuple(unexplained), tuple(doubled))
 
 
+def ticks_run_twice(runs: Iterable[RunRecord], period: Period) -> list[Instant]:
+    """Return the ticks of the period that have several of these runs, of the same or of two generations."""
+    ticks = (run.tick for run in runs if run.cause == "tick")
+    counts = Counter(tick for tick in ticks if tick is not None and period.start <= tick < period.end)
+    return sorted(tick for tick, number in counts.items() if number > 1)
+
+
 def is_tick(trigger: Trigger, instant: Instant) -> bool:
     """Return whether the trigger has a tick at this instant."""
     return trigger.next_ms(instant - 1) == instant

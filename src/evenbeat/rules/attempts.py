@@ -15,6 +15,7 @@ from evenbeat.core.records import (
     LONGEST_ERROR,
     AttemptOutcome,
     AttemptRecord,
+    Kind,
     RunRecord,
     RunState,
     ScheduleRecord,
@@ -22,7 +23,8 @@ from evenbeat.core.records import (
     Transition,
 )
 from evenbeat.rules.firing import needs_active
-from evenbeat.rules.flow_parts import is_begun, is_step
+from evenbeat.rules.flow_parts import flow_part, is_begun, is_step
+from evenbeat.rules.unique_ends import end_marks
 
 # A payload that does not fit the function of this node may fit that of another one: during a rolling upgrade
 # old and new code run side by side. Such a run is handed back this many times, which takes about five minutes
@@ -38,7 +40,9 @@ EXPIRED = "expired:"
 
 def heartbeat(run: RunRecord, lease: int, token: str) -> Transition:
     """Renew the lease of a run: it expires ``lease`` ms from now."""
-    return Transition(run=run.id, attempt=run.attempt, expect=("running",), token=token, lease=lease)
+    return Transition(
+        run=run.id, attempt=run.attempt, claim=run.claim, expect=("running",), token=token, lease=lease
+    )
 
 
 def succeeded(
@@ -93,8 +97,11 @@ def expires_at(run: RunRecord) -> Instant | None:
 
 
 def is_expired(run: RunRecord, now: Instant) -> bool:
-    """Return whether a run that has not started by now must not be executed."""
-    return run.execution.expires is not None and now >= _planned_start(run) + run.execution.expires
+    """Return whether a run that has not started by now must not be executed. A flow that continues after its
+    end has started."""
+    if run.execution.expires is None or flow_part(run).state is not None:
+        return False
+    return now >= _planned_start(run) + run.execution.expires
 
 
 def _planned_start(run: RunRecord) -> Instant:
@@ -140,6 +147,20 @@ def released(run: RunRecord, now: Instant, token: str) -> Transition:
     return _queued(run, 0, now, token, "handed back")
 
 
+def regrouped(
+    run: RunRecord, now: Instant, token: str, *, kind: Kind | None = None, payload: str | None = None
+) -> Transition:
+    """Hand back a run that was claimed under the limits of other runs, before it begins: by the code of the
+    node it is of another kind, or only now the fields of its payload are known that limits have as a key. It
+    keeps its place in the queue."""
+    return replace(
+        _queued(run, 0, now, token, "handed back"),
+        delay=msgspec.UNSET,
+        kind=msgspec.UNSET if kind is None else kind,
+        payload=msgspec.UNSET if payload is None else payload,
+    )
+
+
 def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
     """End a queued run as cancelled, or request that a running one ends; None if it has ended already."""
     if run.state in FINAL_STATES:
@@ -149,6 +170,7 @@ def cancel(run: RunRecord, now: Instant, token: str) -> Transition | None:
     return Transition(
         run=run.id,
         attempt=run.attempt,
+        claim=run.claim,
         expect=("running",),
         token=token,
         cancel_requested=True,
@@ -181,6 +203,7 @@ def retried(run: RunRecord, token: str, schedule: ScheduleRecord | None = None) 
     return Transition(
         run=run.id,
         attempt=run.attempt,
+        claim=run.claim,
         expect=(run.state,),
         token=token,
         state="queued",
@@ -267,7 +290,9 @@ def moved(run: RunRecord, task: str, token: str) -> Transition | None:
     """
     if run.state != "queued" or run.task == task:
         return None
-    return Transition(run=run.id, attempt=run.attempt, expect=("queued",), token=token, task=task)
+    return Transition(
+        run=run.id, attempt=run.attempt, claim=run.claim, expect=("queued",), token=token, task=task
+    )
 
 
 def ended_attempts(run: RunRecord) -> tuple[AttemptRecord, ...]:
@@ -305,6 +330,7 @@ def _queued(
         earlier=with_attempt(run.earlier, ended),
         run=run.id,
         attempt=run.attempt,
+        claim=run.claim,
         expect=("running",),
         token=token,
         state="queued",
@@ -331,6 +357,7 @@ def final(
     return Transition(
         run=run.id,
         attempt=run.attempt,
+        claim=run.claim,
         expect=expect,
         token=token,
         state=state,
@@ -344,6 +371,7 @@ def final(
         counts=None if run.schedule is None else _counts(run, run.schedule, state, now, _storable(error)),
         wakes=None if run.schedule is None else (run.tenant, run.schedule),
         tick=run.tick if state == "succeeded" else None,
+        records=() if run.unique_key is None else end_marks(run, now),
     )
 
 

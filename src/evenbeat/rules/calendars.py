@@ -42,20 +42,6 @@ def passed_rows(
     return _rows(schedule, trigger, edge, {run.tick for run in runs if run.tick is not None}, now)
 
 
-def rows_from_memory(
-    schedule: ScheduleRecord, coming: Instant, fired: Collection[Instant], now: Instant
-) -> tuple[Skipped, ...]:
-    """Return ledger rows for the removed ticks before ``coming``, up to which ticks were fired from memory.
-
-    Nothing is recorded when a tick is fired from memory.
-    """
-    trigger = own_trigger(schedule)
-    edge = trigger.prev_ms(coming)
-    if edge is None or not isinstance(trigger, Calendared):
-        return ()
-    return _rows(schedule, trigger, edge, fired, now)
-
-
 def removed_until(schedule: ScheduleRecord, now: Instant) -> tuple[Skipped, ...]:
     """Return ledger rows for the removed ticks since the last tick that fired: the trigger ends now.
 
@@ -162,14 +148,15 @@ def recalendared(before: ScheduleRecord, changed: ScheduleRecord, now: Instant) 
         copies = with_earlier(new, old, until=until, since=0, given=old.history.given)
         wake_at = coming if changed.state == "active" else changed.wake_at
         return Recalendared(replace(changed, calendars=copies.text, wake_at=wake_at))
-    # Finished before its last tick: a user moved that one to an earlier time, where it ran.
+    # Finished before its last tick: a user moved that one to an earlier time, where it ran. It counts as
+    # passed, and so do the ticks before it that are in the ledger since then.
     done = now if coming is not None or first is None else first
     until = done // 1000 + 1
     given = before.anchor if old.history.given is None else old.history.given
     # Ticks that move depend on what the calendars contained when they were refused.
     since = until if trigger.move == "skip" else until - REACH // 1000
     copies = with_earlier(new, old, until=until, since=since, given=given)
-    changed = replace(changed, calendars=copies.text, anchor=_kept_anchor(changed, now), moved=None)
+    changed = replace(changed, calendars=copies.text, anchor=_kept_anchor(changed, done), moved=None)
     tick = own_trigger(changed).next_ms(max(done, changed.anchor))
     changed = replace(changed, next_tick=tick, fire_seq=changed.fire_seq + 1)
     if changed.state != "paused":
@@ -194,12 +181,12 @@ def is_finished_by_calendar(schedule: ScheduleRecord, now: Instant) -> bool:
     return readable_trigger(bare) is not None and own_trigger(bare).next_ms(now) is not None
 
 
-def _kept_anchor(schedule: ScheduleRecord, now: Instant) -> Instant:
-    """Return from when the trigger counts with its new calendars: from now on, in the same phase."""
+def _kept_anchor(schedule: ScheduleRecord, done: Instant) -> Instant:
+    """Return from when the trigger counts with its new calendars: after ``done``, in the same phase."""
     bare = bare_trigger(parse_trigger(schedule.trigger))
-    if isinstance(bare, Every) and bare.start is None and bare.period and schedule.anchor < now:
-        return schedule.anchor + (now - schedule.anchor) // bare.period * bare.period
-    return max(schedule.anchor, now)
+    if isinstance(bare, Every) and bare.start is None and bare.period and schedule.anchor < done:
+        return schedule.anchor + (done - schedule.anchor) // bare.period * bare.period
+    return max(schedule.anchor, done)
 
 
 def bare_anchor(schedule: ScheduleRecord) -> Instant:

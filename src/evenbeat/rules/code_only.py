@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import Instant
 from evenbeat.core.options import RUN
 from evenbeat.core.records import RunRecord, ScheduleRecord
@@ -24,6 +25,12 @@ from evenbeat.triggers import Calendared, Every, OnSuccess, Trigger
 
 GRACE = 300_000
 """How late a tick may fire unless the schedule says otherwise: a deploy, or a short outage of the store."""
+LONGEST_GRACE = 3_600_000
+"""The longest grace of a schedule that is in the code only. A constant, so that a node need not know the
+settings of all others, which may be stopped, to know for how long a purge must keep the runs of ticks."""
+HELD = 2 * LONGEST_GRACE
+"""For how many ms after its end every purge keeps the run of a tick that was planned in memory. Only the id
+of the run keeps the tick single, and a node that was stopped may still fire it."""
 MOST_LATE = 100
 """So many ticks that came too late are recorded; of a longer backlog, the newest."""
 _ALLOWED = (*RUN, "description", "tags", "catch_up", "grace", "spread")
@@ -74,6 +81,19 @@ def check_code_trigger(name: str, trigger: Trigger) -> None:
             field="schedule",
             value=str(trigger),
             hint="add durable=True",
+        )
+
+
+def check_code_grace(name: str, schedule: ScheduleRecord) -> None:
+    """Refuse a grace that is longer than purges keep the runs of ticks that were planned in memory."""
+    if grace_of(schedule) > LONGEST_GRACE:
+        longest = write_duration(LONGEST_GRACE)
+        raise InvalidValue(
+            f"grace {write_duration(grace_of(schedule))} of schedule {name}, which is in the code only, is "
+            f"longer than {longest}",
+            field="grace",
+            value=write_duration(grace_of(schedule)),
+            hint=f"give a grace of at most {longest}, or add durable=True",
         )
 
 
@@ -134,28 +154,36 @@ def first_of_late(schedule: ScheduleRecord, since: Instant, now: Instant) -> Ins
     return first
 
 
-def run_of(schedule: ScheduleRecord, tick: Instant, now: Instant, keep: int) -> RunRecord:
+def run_of(schedule: ScheduleRecord, tick: Instant, now: Instant) -> RunRecord:
     """Return the run of a tick of a schedule that is planned in memory.
 
     A tick that is later than the grace becomes a run that has expired: a worker cancels it, and so the tick
-    is in the history. ``keep`` is for how many ms the store keeps ended runs. A run expires after that time:
-    a node that was frozen for longer may add the run of a tick again, which must not be executed again.
+    is in the history.
     """
     start = tick + spread_delay(schedule)
     due = replace(schedule, state="active", next_tick=tick, moved=None, wake_at=start)
     (run,) = plan(replace(due, overlap="allow", max_concurrent=None, after=""), start).runs
+    if not is_late(schedule, tick, now):
+        return replace(run, created_at=now)
     grace, expires = grace_of(schedule), run.execution.expires
-    longest = grace if is_late(schedule, tick, now) else keep
-    bounded = longest if expires is None else min(expires, longest)
-    return replace(run, created_at=now, execution=replace(run.execution, expires=bounded))
+    over = grace if expires is None else min(expires, grace)
+    return replace(run, created_at=now, execution=replace(run.execution, expires=over))
 
 
-_MEMORY = "/memory"
+CODE = "/code"
+"""``fired_by`` ends with it if the schedule is in the code only."""
+MEMORY = "/memory"
+"""``fired_by`` ends with it if a node fired the tick in a fallback."""
+
+
+def fired_from_code(node: str | None) -> str:
+    """Return ``fired_by`` of a run whose schedule is in the code only. Purges know such runs by it."""
+    return f"{node or 'node'}{CODE}"
 
 
 def fired_from_memory(node: str | None) -> str:
     """Return ``fired_by`` of a run that a node fired from memory, because the row could not be read."""
-    return f"{node or 'node'}{_MEMORY}"
+    return f"{node or 'node'}{MEMORY}"
 
 
 def is_from_memory(run: RunRecord) -> bool:
@@ -164,7 +192,13 @@ def is_from_memory(run: RunRecord) -> bool:
     A node that does not know of it may count its tick as missed when the row can be read again: the run
     counts, and not the ledger.
     """
-    return run.fired_by is not None and run.fired_by.endswith(_MEMORY)
+    return run.fired_by is not None and run.fired_by.endswith(MEMORY)
+
+
+def added_before(run: RunRecord) -> Instant:
+    """Return until when a run of a tick that is planned in memory may be added, by the store's clock: halfway
+    between the latest tick that fires and the earliest purge of its run."""
+    return run.scheduled_at + (LONGEST_GRACE + HELD) // 2
 
 
 def is_late(schedule: ScheduleRecord, tick: Instant, now: Instant) -> bool:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.checks import LONGEST_RUN_ID
 from evenbeat.core.dependencies import After, parse_after
+from evenbeat.core.ids import made_at_by
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Reason, Record, RunRecord, ScheduleRecord, ScheduleState
@@ -25,7 +26,16 @@ from evenbeat.rules.ticks import spread_delay
 from evenbeat.triggers.on_success import ON_SUCCESS
 
 PENDING = "success"
-"""The kind of the records of successes that have not fired yet. Key: ``<follower>/<run>``."""
+"""The kind of the records of successes that have not fired yet. Key: ``<follower>/<run>``, for a run that was
+added by hand ``<follower>/<run>@<its end>``."""
+# Milliseconds: a year. The time in an id of ours is before the end of its run, and not longer ago.
+_OLDEST = 366 * 86_400_000
+LAST_WRITE = "dependencies"
+"""The kind and the key of the record that each write of a dependency changes, one for each tenant: so these
+writes come one after the other, and each has seen those before it."""
+MOST_SUCCESSES = 1_000
+"""How many successes, one after the other, may have led to a run. Schedules that start each other in a cycle,
+which only rows written by hand or by another version could make, stop there."""
 PENDING_A_STEP = 100
 """How many of them a plan gets at once."""
 
@@ -117,6 +127,13 @@ def predecessors(trigger: str, after: str) -> tuple[str, ...]:
     return parse_after(after).schedules if after else ()
 
 
+def last_write(schedule: ScheduleRecord, version: int) -> Record:
+    """Return the record of the write by which a schedule begins to depend on others."""
+    return Record(
+        kind=LAST_WRITE, tenant=schedule.tenant, key=LAST_WRITE, body=schedule.name, version=version
+    )
+
+
 def pending_keys(name: str) -> tuple[str, str]:
     """Return the range of the keys of a follower's pending records: from one to before another."""
     # "0" follows "/", which no name contains.
@@ -158,13 +175,15 @@ def woken(follower: Follower, name: str, successes: Sequence[Success], now: Inst
 
 
 def pending_record(follower: Follower, success: Success) -> Record:
-    """Return the record of a success that the follower has not fired yet."""
+    """Return the record of a success that the follower has not fired yet.
+
+    A user may give an id without a / again: the time of the end tells the two successes apart.
+    """
+    own = success.run if "/" in success.run else f"{success.run}@{success.at}"
     body = Success(
         success.run, success.tick, success.at, follower.generation, paused=follower.state == "paused"
     )
-    return Record(
-        kind=PENDING, tenant=follower.tenant, key=f"{follower.name}/{success.run}", body=encode(body)
-    )
+    return Record(kind=PENDING, tenant=follower.tenant, key=f"{follower.name}/{own}", body=encode(body))
 
 
 def is_met(after: After, facts: Facts, now: Instant) -> bool:
@@ -284,16 +303,29 @@ def choose(schedule: ScheduleRecord, pending: Sequence[Pending], room: int, most
     """Decide the pending successes of a schedule. ``room`` is how many runs its policies allow to add now,
     ``most`` is how many one step adds.
 
-    Each success fires by itself, oldest first. With ``overlap`` skip, those that find no room are dropped;
-    with queue and cancel_running, the newest stands for the others that waited.
+    Each success fires on its own, oldest first, unless it is the end of a chain of MOST_SUCCESSES. With
+    ``overlap`` skip, those that find no room are dropped; with queue and cancel_running, the newest stands
+    for the others that waited.
     """
     if schedule.state != "active":
         reason: Reason = "paused" if schedule.state == "paused" else "deleted"
         return Chosen(drops=((reason, tuple(pending)),) if pending else ())
     stale = tuple(each for each in pending if each.success.generation != schedule.generation)
     paused = tuple(each for each in pending if each.success.paused and each not in stale)
-    drops: list[tuple[Reason, tuple[Pending, ...]]] = [("changed", stale), ("paused", paused)]
-    rest = tuple(each for each in pending if each not in stale and each not in paused)
+    endless = tuple(
+        each
+        for each in pending
+        if each not in stale
+        and each not in paused
+        and successes_before(each.success.run, schedule.tenant) >= MOST_SUCCESSES
+    )
+    gone = {each.key for each in (*stale, *paused, *endless)}
+    drops: list[tuple[Reason, tuple[Pending, ...]]] = [
+        ("changed", stale),
+        ("paused", paused),
+        ("chain", endless),
+    ]
+    rest = tuple(each for each in pending if each.key not in gone)
     coalesced: tuple[Pending, ...] = ()
     fires = rest[: max(0, min(room, most))]
     left = rest[len(fires) :]
@@ -309,7 +341,7 @@ def success_run(schedule: ScheduleRecord, success: Success, now: Instant, coales
     """Create the run that a success starts: it has the tick of the run that succeeded."""
     start = success.at + spread_delay(schedule)
     return RunRecord(
-        id=_run_id(schedule, success.run),
+        id=_run_id(schedule, success),
         tenant=schedule.tenant,
         schedule=schedule.name,
         generation=schedule.generation,
@@ -328,17 +360,46 @@ def success_run(schedule: ScheduleRecord, success: Success, now: Instant, coales
     )
 
 
-def _run_id(schedule: ScheduleRecord, run: str) -> str:
-    """Return the id of the run that a success starts: every node computes the same.
+def _named(success: Success) -> str:
+    """Return the id of a run that succeeded; with the time of its end if a user may have chosen the id, and
+    may give it again once the run is purged."""
+    made_at = made_at_by(success.run)
+    is_own = "/" in success.run or (made_at is not None and made_at <= success.at < made_at + _OLDEST)
+    return success.run if is_own else f"{success.run}@{success.at}"
 
-    It contains the id of the run that succeeded, without their tenant, or a hash where it would be too long.
+
+def _run_id(schedule: ScheduleRecord, success: Success) -> str:
+    """Return the id of the run that a success starts: every node computes the same, and it is never given
+    twice.
+
+    It contains the id of the run that succeeded, without their tenant. Where that would be too long, it has
+    the number of the successes that led to it, and a hash.
     """
+    run = _named(success)
     own = f"{schedule.tenant}/"
     prefix = f"{own}{schedule.name}/{schedule.generation}/after/"
     found = prefix + (run.removeprefix(own) if run.startswith(own) else f"/{run}")
     if len(found) <= LONGEST_RUN_ID:
         return found
-    return f"{prefix}~{blake2b(run.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    hashed = blake2b(run.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{prefix}~{successes_before(run, schedule.tenant) + 1}.{hashed}"
+
+
+def successes_before(run: str, tenant: str) -> int:
+    """Return how many successes led to a run, one after the other, by its id: 0 for a run that a tick or a
+    user started."""
+    own = f"{tenant}/"
+    found, rest = 0, run.removeprefix(own) if run.startswith(own) else ""
+    while True:
+        # name / generation / "after" / the run that succeeded
+        parts = rest.split("/", 3)
+        if len(parts) < 4 or parts[2] != "after":
+            return found
+        rest = parts[3]
+        number, dot, _ = rest[1:].partition(".")
+        if rest.startswith("~") and dot and number.isascii() and number.isdigit():
+            return found + int(number)
+        found += 1
 
 
 def predecessor_schedule(run: RunRecord) -> str | None:
@@ -360,4 +421,7 @@ def predecessor_run(run: RunRecord) -> str | None:
     rest = run.id.removeprefix(f"{run.tenant}/{run.schedule}/{run.generation}/after/")
     if rest.startswith("~"):
         return None
-    return rest[1:] if rest.startswith("/") else f"{run.tenant}/{rest}"
+    if rest.startswith("/"):
+        run_id, _, ended = rest[1:].rpartition("@")
+        return run_id if run_id and ended.isdigit() else rest[1:]
+    return f"{run.tenant}/{rest}"

@@ -15,6 +15,7 @@ from evenbeat.core.json_text import encode
 from evenbeat.core.records import FORMAT, ScheduleRecord
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import changes
+from evenbeat.rules.code_only import may_delete_row
 from evenbeat.rules.definitions import Edit, definition, edits, options_of
 from evenbeat.rules.firing import Active, Planned
 from evenbeat.rules.ownership import API, is_by_hand, may_move
@@ -82,6 +83,20 @@ def remove(row: ScheduleRecord, now: Instant) -> Decision:
     return Decision("remove", changes.delete(row, now))
 
 
+def remove_row(row: ScheduleRecord, managed_by: str, now: Instant) -> Decision:
+    """Return what happens to the row of a schedule that ``managed_by`` has in the code only. A node that
+    starts does the same."""
+    if row.format > FORMAT:
+        return remove(row, now)
+    if may_delete_row(row, managed_by):
+        return remove(row, now)._replace(why="it is in the code only")
+    return Decision(
+        "conflict",
+        why="it is in the code only, and its row was made, paused or edited by hand, or is declared "
+        "elsewhere: nodes fire the row until you delete it",
+    )
+
+
 def is_orphan(row: ScheduleRecord, owners: frozenset[str], declared: frozenset[tuple[str, str]]) -> bool:
     """Return whether one of these owners declared the schedule once, and none does now.
 
@@ -126,7 +141,7 @@ def edits_of(row: ScheduleRecord) -> dict[str, Edit]:
     """Return the edits by hand; none if the row or its declaration is damaged."""
     try:
         return {} if row.damage else edits(row)
-    except (InvalidValue, msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (InvalidValue, msgspec.MsgspecError, UnicodeError):
         return {}
 
 
@@ -144,5 +159,5 @@ def token_of(action: PlanAction, wanted: ScheduleRecord | None, row: ScheduleRec
 def _options(row: ScheduleRecord) -> dict[str, Any]:
     try:
         return options_of(row)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # the payload is damaged
+    except (msgspec.MsgspecError, UnicodeError):  # the payload is damaged
         return options_of(replace(row, payload="null"))

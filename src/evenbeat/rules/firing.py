@@ -39,6 +39,8 @@ CHANGED_LATELY = 60_000
 CHANGED_CHECK = 1_000
 # A schedule that this node can't plan now is deferred by this many ms: another node may be able to plan it.
 DEFERRED = 60_000
+# A schedule that has been due for this many ms may be one that nodes can't fire.
+STUCK_AFTER = 5_000
 # A fast catch-up rate fires the ticks of this many ms in one step, instead of one tick in each of many steps.
 RATE_STEP = 1_000
 # A last fire that is further in the future than this, in ms, is not another node's: the clock was set back.
@@ -179,13 +181,16 @@ def _is_held_by_rate(schedule: ScheduleRecord) -> bool:
     return was_overdue and schedule.wake_at == schedule.last_fire + _rate_pause(rate)
 
 
-def may_be_stuck(schedule: ScheduleRecord) -> bool:
-    """Return whether the schedule may be quarantined or deferred because it could not be planned."""
+def may_be_stuck(schedule: ScheduleRecord, now: Instant) -> bool:
+    """Return whether the schedule may be quarantined or deferred because it could not be fired."""
     if schedule.damage:
         return True
     if schedule.state != "active" or schedule.next_tick is None or _is_held_by_rate(schedule):
         return False
-    return schedule.wake_at is None or schedule.wake_at > schedule.next_tick + spread_delay(schedule)
+    if schedule.wake_at is None or schedule.wake_at > schedule.next_tick + spread_delay(schedule):
+        return True
+    # The database may refuse every write of the row, and so the wake-up, too.
+    return schedule.wake_at <= now - STUCK_AFTER
 
 
 def _fire_due(schedule: ScheduleRecord, now: Instant, room: int) -> Planned:

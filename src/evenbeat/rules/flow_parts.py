@@ -14,8 +14,9 @@ import msgspec
 
 from evenbeat.core.checks import LONGEST_RUN_ID
 from evenbeat.core.flows import FlowPlace
+from evenbeat.core.ids import nonce_of
 from evenbeat.core.instants import Instant, from_ms
-from evenbeat.core.records import RunRecord
+from evenbeat.core.records import ACTIVE_STATES, RunRecord
 
 StepState: TypeAlias = Literal["waiting", "open", "succeeded", "failed", "cancelled", "not_run", "not_needed"]
 """``open``: its run, or some of its elements, are queued or running. ``not_run``: a step before it failed.
@@ -35,6 +36,10 @@ UNENDED = frozenset((WAITING, OPEN))
 UNSUCCESSFUL = frozenset((FAILED, CANCELLED, NOT_RUN))
 
 
+WHAT_FAILED = -1
+"""In place of a step that is run again: all that failed."""
+
+
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     """The place of a run in a flow."""
 
@@ -51,6 +56,8 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether other steps get its result, or the flow returns it."""
     tick: Instant | None = None
     """The tick of the outermost flow; None if no tick started it."""
+    nonce: str = ""
+    """That of the flow's state: it tells the flow from an earlier one of the same id."""
 
 
 class Elements(msgspec.Struct, frozen=True, array_like=True):
@@ -80,6 +87,11 @@ class FlowState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first failure, in a sentence."""
     notes: Mapping[str, str] = {}
     """Why steps failed that have no run: a map over something that is not a list."""
+    nonce: str = ""
+    """Part of the ids of its steps, if a user has chosen the id of the flow: the steps of a later flow with
+    that id have other ids, and so does every other run."""
+    resume: int | None = None
+    """Of a flow that has ended and waits in the queue to continue: the step to run again, or WHAT_FAILED."""
 
     def round(self, step: int) -> int:
         return self.rounds.get(str(step), 1)
@@ -119,10 +131,21 @@ def flow_part(run: RunRecord) -> FlowPart:
     return _NONE if run.flow is None else _read(run.flow)
 
 
-def belongs_to(run: RunRecord, flow: str) -> bool:
-    """Return whether a run is one of a flow's steps. Its id alone does not tell: users choose ids, too."""
-    member = flow_part(run).member
-    return member is not None and member.flow == flow
+def belongs_to(run: RunRecord, flow: RunRecord) -> bool:
+    """Return whether a run is one of a flow's steps. The ids alone do not tell: users choose ids, too, and an
+    earlier flow may have had the same."""
+    member, state = flow_part(run).member, flow_part(flow).state
+    if member is None or state is None:
+        return False
+    return (member.flow, member.nonce) == (flow.id, state.nonce)
+
+
+def are_of_one_flow(run: RunRecord, other: RunRecord) -> bool:
+    """Return whether two runs are steps of the same flow."""
+    one, two = flow_part(run).member, flow_part(other).member
+    if one is None or two is None:
+        return False
+    return (one.flow, one.nonce) == (two.flow, two.nonce)
 
 
 def part_text(member: Member | None = None, state: FlowState | None = None) -> str:
@@ -130,8 +153,10 @@ def part_text(member: Member | None = None, state: FlowState | None = None) -> s
 
 
 def is_begun(run: RunRecord) -> bool:
-    """Return whether a run is a flow that has begun: no worker holds it while its steps run."""
-    return run.flow is not None and _read(run.flow).state is not None
+    """Return whether a run is a flow that has begun: no worker holds it while its steps run. One that waits
+    in the queue to continue after its end has not."""
+    state = None if run.flow is None else _read(run.flow).state
+    return state is not None and (state.resume is None or run.state not in ACTIVE_STATES)
 
 
 def is_step(run: RunRecord) -> bool:
@@ -139,9 +164,17 @@ def is_step(run: RunRecord) -> bool:
     return flow_part(run).member is not None
 
 
-def step_run_id(flow: str, step: str, number: int = 1, index: int | None = None) -> str:
+def new_nonce(flow: RunRecord) -> str:
+    """Return the nonce of a claimed flow that begins. A flow within a flow needs none: its id is never given
+    twice."""
+    return "" if is_step(flow) else nonce_of(flow.id, flow.created_at, flow.claim)
+
+
+def step_run_id(flow: str, step: str, number: int = 1, index: int | None = None, *, nonce: str = "") -> str:
     """Return the id of a step's run: derived, so that adding it again adds nothing. ``number`` counts how
     often the step was started anew."""
+    if nonce:
+        flow = f"{flow}.{nonce}"
     tail = f"~{step}" + (f"@{number}" if number > 1 else "") + ("" if index is None else f"~{index}")
     if len(flow) + len(tail) > LONGEST_RUN_ID:
         flow = blake2b(flow.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from evenbeat.core.durations import write_duration
 from evenbeat.core.flow_graphs import MOST_ELEMENTS, FlowGraph, FlowStep, encode_graph, put
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode, from_json
-from evenbeat.core.records import Record, RunRecord, RunState, Transition
+from evenbeat.core.records import Kind, Record, RunRecord, RunState, Transition
 from evenbeat.errors import shown
 from evenbeat.rules import attempts
 from evenbeat.rules.flow_parts import (
@@ -31,10 +32,12 @@ from evenbeat.rules.flow_parts import (
     UNENDED,
     UNSUCCESSFUL,
     WAITING,
+    WHAT_FAILED,
     Elements,
     FlowState,
     Member,
     flow_part,
+    new_nonce,
     part_text,
     step_run_id,
 )
@@ -86,7 +89,9 @@ def begin(flow: RunRecord, graph: FlowGraph, now: Instant) -> Change:
     """Start a flow: its first steps start."""
     timeout = flow.execution.timeout
     deadline = None if timeout is None else now + timeout
-    state = FlowState(graph=graph.key, steps=WAITING * len(graph.steps), deadline=deadline)
+    state = FlowState(
+        graph=graph.key, steps=WAITING * len(graph.steps), deadline=deadline, nonce=new_nonce(flow)
+    )
     return _Progress(flow, graph, state, {}, now).go_on(range(len(graph.steps)))
 
 
@@ -213,6 +218,7 @@ def _reset(
         rounds=rounds,
         deadline=None if timeout is None else now + timeout,
         notes=notes,
+        nonce=state.nonce,
     )
     change = _Progress(flow, graph, fresh, dict(results), now).go_on(range(len(letters)))
     return Reset(change, tuple(continued))
@@ -238,7 +244,7 @@ def unreadable(flow: RunRecord) -> Change:
     state = flow_part(flow).state
     assert state is not None
     problem = "its graph is not in the store, or its state was edited by hand: run the flow again"
-    return Change(replace(state, problem=problem), outcome="failed")
+    return Change(replace(state, problem=problem, resume=None), outcome="failed")
 
 
 def checked(flow: RunRecord, token: str, now: Instant) -> Transition:
@@ -247,8 +253,21 @@ def checked(flow: RunRecord, token: str, now: Instant) -> Transition:
     deadline = None if state is None or state.stop else state.deadline
     lease = CHECK_EVERY if deadline is None else min(max(deadline - now, 1), CHECK_EVERY)
     return Transition(
-        run=flow.id, attempt=flow.attempt, expect=("running",), token=token, lease=lease, lease_ended=True
+        run=flow.id,
+        attempt=flow.attempt,
+        claim=flow.claim,
+        expect=("running",),
+        token=token,
+        lease=lease,
+        lease_ended=True,
+        kind=_corrected_kind(flow),
     )
+
+
+def _corrected_kind(flow: RunRecord) -> Kind | UnsetType:
+    """Return the kind to write: a process without the code has stored the flow as a task. Limits would count
+    it as one, and its steps could wait for its own slot."""
+    return UNSET if flow.kind == "flow" else "flow"
 
 
 def going_on(
@@ -260,12 +279,14 @@ def going_on(
     return Transition(
         run=flow.id,
         attempt=flow.attempt,
+        claim=flow.claim,
         expect=("running",),
         token=token,
         state="running",
         worker=None,
         lease=lease,
         flow=part_text(flow_part(flow).member, change.state),
+        kind=_corrected_kind(flow),
         renews=True,
         ends=ends,
         adds=change.starts,
@@ -280,7 +301,7 @@ def ending(
     error = change.state.problem or None if change.outcome != "succeeded" else None
     final = attempts.final(flow, change.outcome, now, token, result=change.result, error=error)
     text = part_text(flow_part(flow).member, change.state)
-    return replace(final, flow=text, renews=True, ends=ends)
+    return replace(final, flow=text, kind=_corrected_kind(flow), renews=True, ends=ends)
 
 
 def continuing(
@@ -290,6 +311,35 @@ def continuing(
     base = going_on(flow, change, token, ends, now)
     return replace(
         base, expect=(flow.state,), finished_at=None, error=None, result=None, cancel_requested=False
+    )
+
+
+def queued_again(flow: RunRecord, step: int | None, token: str) -> Transition:
+    """Return the transition of a flow that has ended and is to run ``step`` again, or what failed: it waits
+    in the queue like any run, so that limits count it before it continues."""
+    member, state = flow_part(flow).member, flow_part(flow).state
+    assert state is not None
+    waiting = replace(state, resume=WHAT_FAILED if step is None else step)
+    return Transition(
+        run=flow.id,
+        attempt=flow.attempt,
+        claim=flow.claim,
+        expect=(flow.state,),
+        token=token,
+        state="queued",
+        delay=0,
+        failures=0,
+        crashes=0,
+        worker=None,
+        lease=None,
+        cancel_requested=False,
+        finished_at=None,
+        result=None,
+        error=None,
+        flow=part_text(member, waiting),
+        kind=_corrected_kind(flow),
+        # A late repetition of this transition must not undo a cancel that follows it.
+        renews=True,
     )
 
 
@@ -308,10 +358,10 @@ def step_ids(flow: str, graph: FlowGraph, state: FlowState, at: int) -> list[str
     """Return the ids of the runs of a step: one, or one for each element of a map."""
     name, round_ = graph.steps[at].name, state.round(at)
     if not graph.steps[at].is_map:
-        return [step_run_id(flow, name, round_)]
+        return [step_run_id(flow, name, round_, nonce=state.nonce)]
     counted = state.maps.get(str(at))
     total = 0 if counted is None else counted.total
-    return [step_run_id(flow, name, round_, index) for index in range(total)]
+    return [step_run_id(flow, name, round_, index, nonce=state.nonce) for index in range(total)]
 
 
 def needed_runs(run: RunRecord, graph: FlowGraph, state: FlowState) -> dict[str, list[str]]:
@@ -381,6 +431,7 @@ class _Progress:
             not self._state.letter(at)
             or self._letters[at] != OPEN
             or end.member.round != self._state.round(at)
+            or end.member.nonce != self._state.nonce
         ):
             return False
         letter = _LETTERS[end.state]
@@ -509,18 +560,23 @@ class _Progress:
         is_used = step.name in self._graph.uses
         outer = flow_part(self._flow).member
         tick = self._flow.tick if outer is None else outer.tick
-        member = Member(self._flow.id, self._state.graph, at, index, round_, is_used, tick)
+        member = Member(self._flow.id, self._state.graph, at, index, round_, is_used, tick, self._state.nonce)
         payload = step.payload
         given = [each for each in step.inputs if each.source == "parameter"]
-        if given or index is not None:
+        # Limits must not take null for the value of an argument that comes later: without the field they do
+        # not count the run. One inside another value stays null until then.
+        later = [each.path[0] for each in step.inputs if each.source == "result" and len(each.path) == 1]
+        if given or later or index is not None:
             arguments = from_json(payload)
+            for name in later:
+                arguments.pop(name, None)
             for each in given:
                 put(arguments, each.path, self._parameter(each.name))
             if index is not None:
                 arguments[step.element] = element
             payload = encode(arguments)
         return RunRecord(
-            id=step_run_id(self._flow.id, step.name, round_, index),
+            id=step_run_id(self._flow.id, step.name, round_, index, nonce=self._state.nonce),
             tenant=self._flow.tenant,
             task=step.task,
             kind=step.kind,

@@ -10,7 +10,18 @@ A limit with a key is a limit for each value of it. The group of runs that one n
 **partition**: all runs of the limit, or those with one value of its key.
 
 A limit without a task does not count flows: a flow under way executes nothing, and its steps count. If it
-took a slot, its steps would wait for that slot, and it for them.
+took a slot, its steps would wait for that slot, and it for them. This is the rule against such standstills: a
+run that only waits for other runs takes no slot that they may need. Flows are the only such runs: a tick that
+waits for another schedule, for an earlier run of its schedule or for its turn in a backfill is not a run yet.
+The limit of a flow's own task counts the flow, since a flow never contains itself: its steps are other tasks.
+
+The code of a run decides what it is. A process without the code stores a flow as a task; the node that begins
+it writes that it is a flow. A task that was stored as a flow goes back to the queue, and is claimed as a
+task.
+
+A step gets the results of other steps when it is claimed. Until then its payload lacks these fields, so
+limits that have one of them as a key do not count it. The worker that reads the results hands the step back
+with these fields, and it is claimed again as what it is. Only such steps are claimed twice.
 
 The numbers that a limit bounds are never stored: a slot is taken by a row in the state ``running``, and is
 free as soon as the row leaves that state, so no crash can lose one. Only the level of a rate's bucket is
@@ -30,6 +41,7 @@ import msgspec
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
+from evenbeat.core.json_text import encode, from_json
 from evenbeat.core.rates import Rate
 from evenbeat.core.records import Record, RunRecord
 
@@ -242,12 +254,29 @@ def read_limits(bodies: Iterable[str]) -> Limits:
 def _values(payload: str, names: Iterable[str]) -> dict[str, str]:
     """Return the values of these fields, without those that the payload lacks."""
     try:
-        fields = msgspec.json.decode(payload)
+        fields = from_json(payload)
         if isinstance(fields, dict):
             return {name: _value(fields[name]) for name in names if name in fields}
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        pass  # edited by hand, or nested too deeply for this thread: a claim must not fail on it
+    except (msgspec.MsgspecError, UnicodeError):
+        pass  # edited by hand: a claim must not fail on it
     return {}
+
+
+def with_keys(run: RunRecord, payload: str) -> str | None:
+    """Return what a claimed run has to store if its limits did not know the fields that they have as a key;
+    None if they have counted it rightly.
+
+    ``payload`` has the results of other steps, which the stored one lacks. Only the fields of keys are
+    stored: results may be large.
+    """
+    keys = {} if run.cohort is None else read_cohort(run.cohort).values
+    if not keys or payload == run.payload:
+        return None
+    values = _values(payload, keys)
+    if all(values.get(name) == value for name, value in keys.items()):
+        return None
+    fields = from_json(payload)
+    return encode({**from_json(run.payload), **{name: fields[name] for name in keys if name in fields}})
 
 
 def _value(value: object) -> str:

@@ -17,7 +17,8 @@ import msgspec
 from evenbeat.core.durations import write_duration
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record
-from evenbeat.core.retention import ENDED_STATES, EndedState
+from evenbeat.core.retention import ENDED_STATES, SHORTEST_KEEP, EndedState
+from evenbeat.rules.code_only import CODE, HELD, MEMORY
 
 KIND = "retention"
 _EVERY_TENANT = "default"
@@ -110,6 +111,31 @@ def sweeps(rules: Sequence[Rule], default: int, now: Instant) -> list[Sweep]:
         Sweep(now - age, tuple(states), tenant, spared, age)
         for (tenant, age, spared), states in sorted(grouped.items(), key=lambda item: item[0][0] or "")
     ]
+
+
+class Held(NamedTuple):
+    """Runs that every purge keeps for longer than a rule may say."""
+
+    mark: str
+    """How ``fired_by`` of these runs ends."""
+    before: Instant
+    """Of these runs, a purge deletes only those that ended before this instant."""
+
+
+def held_runs(now: Instant, default: int = 0) -> tuple[Held, ...]:
+    """Return which ended runs no rule may delete yet: those of ticks that were planned in memory.
+
+    Only the id of such a run keeps its tick single. A node that was stopped may still fire a tick of a
+    schedule that is in the code only. A row may still fire a tick that a node fired in a fallback, when the
+    row can be read again: these runs are kept for ``default`` ms, as if there were no rule.
+    """
+    return Held(CODE, now - HELD), Held(MEMORY, now - max(HELD, default))
+
+
+def newest_counted(last: Instant, now: Instant) -> Instant:
+    """Return before which instant a rule that bounds the number of runs deletes them; the newest run that is
+    too many ended at ``last``. Runs of the last minute stay, as with every rule."""
+    return min(last, now - SHORTEST_KEEP)
 
 
 def counted(rules: Sequence[Rule]) -> list[Rule]:

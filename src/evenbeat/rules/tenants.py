@@ -18,7 +18,7 @@ DEFAULT = "default"
 """The tenant with which the store also keeps what belongs to no tenant, such as tokens and limits."""
 
 _OF_RUNS = ("lock", "progress", "quarantine", "deferred", "idempotency", QUOTA)
-_OF_SCHEDULES = (TEMPLATE, CALENDAR, "success", *BACKFILLS)
+_OF_SCHEDULES = (TEMPLATE, CALENDAR, "success", "owed", "dependencies", *BACKFILLS)
 _OF_OTHERS = (RULE, CHANNEL, WINDOW, SIGNAL, INCIDENT, PAST, PENDING, LOG, "retention")
 
 

@@ -3,6 +3,7 @@
 A record of kind ``unique`` names the run that holds the key. It is written by compare-and-set before its run
 is added or retried, so whoever reads it can finish what its writer began: a run that is missing is added with
 the id of the record, and a retry that is pending is applied. So a slow writer and its successor make one run.
+A run that is missing because it was purged has left a mark of its end: the next run gets another id.
 """
 
 from __future__ import annotations
@@ -108,8 +109,11 @@ def _body(holder: Holder) -> str:
     return holder.run if holder.retried is None else f"{holder.run} {holder.retried}"
 
 
-def decide(record: Record | None, found: RunRecord | None, now: Instant) -> Verdict:
-    """Return what to do to enqueue a unique run. ``found`` is the run that the record names, if it exists.
+def decide(
+    record: Record | None, found: RunRecord | None, now: Instant, *, has_ended: bool = False
+) -> Verdict:
+    """Return what to do to enqueue a unique run. ``found`` is the run that the record names, if it exists;
+    ``has_ended`` says that there is a mark of its end (``unique_ends``), which must be read after it.
 
     ``answer``: that run is active. ``add``: add it, with the id of the record. ``take``: nobody holds the
     key; write the record with an id of your own, then add that run. ``renew``: write the record again, as it
@@ -122,8 +126,8 @@ def decide(record: Record | None, found: RunRecord | None, now: Instant) -> Verd
     if found is not None and _is_of_another_task(record, found):
         return "move" if _is_move_pending(holder, found) else "take"
     if found is None:
-        if holder.retried is not None or holder.moved is not None:
-            return "take"  # purged
+        if has_ended or holder.retried is not None or holder.moved is not None:
+            return "take"  # purged: its id is not given again
         age = _age(record, now)
         return "add" if age < ADDED_WITHIN else "renew" if age < GIVEN_UP_AFTER else "take"
     if found.state in ACTIVE_STATES:

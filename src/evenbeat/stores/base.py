@@ -14,8 +14,13 @@ the same result. Therefore the caller chooses identities and tokens before the f
 instead.
 
 **Errors.** A store raises ``StoreUnavailable`` if a call did not take effect, or if the store does not know
-whether it did (connection lost, locked, disk full), and ``TooLarge`` if the database refused the size of a
-request. Driver errors never reach the caller.
+whether it did (connection lost, locked, disk full), ``TooLarge`` if the database refused the size of a
+request, and ``RowRefused`` if it refused the values of a row, by a constraint, a trigger or a validator: then
+nothing was written. Driver errors never reach the caller.
+
+**Refused rows.** Where the store chooses the rows (``fire_due``, ``claim_runs``, ``purge``), a row that the
+database refuses does not stop the others. Where the caller chooses them, ``refusals.in_parts`` writes the
+others.
 
 **Limits.** A store refuses a negative limit with ``InvalidValue``; a limit of 0 returns nothing.
 
@@ -42,6 +47,7 @@ from evenbeat.core.records import (
     Version,
 )
 from evenbeat.rules.firing import Planned
+from evenbeat.rules.retention import Held
 from evenbeat.stores.queries import (
     EVERYTHING,
     LARGE_FIELDS,
@@ -65,12 +71,14 @@ __all__ = [
     "Claimed",
     "EndedRuns",
     "Fired",
+    "Held",
     "LargeField",
     "Lost",
     "Page",
     "PlanFunction",
     "Purged",
     "QueueCounts",
+    "RecordWrite",
     "RunQuery",
     "ScheduleQuery",
     "Schema",
@@ -87,12 +95,23 @@ PlanFunction: TypeAlias = Callable[..., Planned]
 fourth argument if ``needs_facts`` is true for the schedule."""
 
 
+class RecordWrite(NamedTuple):
+    """A record to write by compare-and-set, as ``put_record`` does."""
+
+    record: Record
+    expect: int | None
+    """The version that the stored record must have; None if no record may exist."""
+
+
 class Write(NamedTuple):
     """A change of a schedule, with the runs, ledger rows and records that belong to it."""
 
     planned: Planned
     expect: Version | None
     """The version that the row must have for the write to apply; None if no row of that name may exist."""
+    record: RecordWrite | None = None
+    """A record that is written in the same step: if another one is stored by now, the store refuses the whole
+    write. Writes that must not overlap name the same record."""
 
 
 class Written(NamedTuple):
@@ -131,6 +150,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ("default",)
     turn: str = ""
     """The tenant that this worker served last: the others come first."""
+    without: frozenset[str] = frozenset()
+    """Runs to leave out. A store sets it if the database has refused to start them."""
 
     def __post_init__(self) -> None:
         check_limit(self.limit)
@@ -267,7 +288,7 @@ class Store(Protocol):
         """Write schedules by compare-and-set on their versions, each with its runs, ledger rows and records.
 
         The store accepts or refuses each write independently. A refused write changes nothing and returns
-        the current row.
+        the current row. It refuses a write whose ``record`` is not stored in the expected version.
         """
 
     def find_schedules(self, query: ScheduleQuery) -> Page[ScheduleRecord]:
@@ -287,10 +308,17 @@ class Store(Protocol):
         rows of a newer format. It quarantines a row that cannot be
         read, or for which ``plan`` raises: that row sleeps, a record of kind ``quarantine`` contains the
         reason, and the other rows fire.
+
+        A schedule whose write the database refuses waits as ``rules.refusals.back_off`` says, and is in the
+        result with ``deferred``; the other rows fire.
         """
 
-    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
-        """Add runs, and return for each whether it is new. Does not change a run whose id exists."""
+    def add_runs(self, runs: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
+        """Add runs, and return for each whether it is new. Does not change a run whose id exists.
+
+        From ``before`` on, by the store's own clock, nothing is added, however long ago the call began: a
+        caller that was stopped meanwhile may try to add a run that has ended and was purged.
+        """
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
         """Add runs over the caller's own connection, inside the caller's transaction: the runs exist if and
@@ -321,9 +349,10 @@ class Store(Protocol):
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
         """Apply transitions, and return for each whether it is accepted.
 
-        The store accepts a transition if the run has that attempt and one of the expected states, or if the
-        transition with this token was the last one applied to the run. It refuses a transition whose
-        ``gate`` does not match the current schedule. A refused transition changes nothing.
+        The store accepts a transition if the run has that attempt, that claim and one of the expected states,
+        or if the transition with this token was the last one applied to the run. So it refuses a transition
+        of an earlier run of the same id, which was purged. It refuses a transition whose ``gate`` does not
+        match the current schedule. A refused transition changes nothing.
 
         A transition with ``ends`` is accepted if it and all of these (``decisions.parts``) apply, or if all
         innermost ends were the last ones applied to their runs. Otherwise none of them changes anything. Each
@@ -401,7 +430,7 @@ class Store(Protocol):
     def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         """Delete up to ``limit`` old rows, the oldest first: the ended runs that ``runs`` selects and that
         ended before that instant, with their logs. If ``runs`` says so, also ledger rows that were recorded
-        before it, and records that have expired by the clock of the store.
+        before it, and records that have expired by the clock of the store. Runs that are ``held`` stay.
 
         A store may return early, before it has deleted ``limit`` rows: ``until`` says how far it got.
         """

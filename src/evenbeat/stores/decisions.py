@@ -47,10 +47,11 @@ class RunStatus(NamedTuple):
     settled: str | None
     lease_until: Instant | None
     cohort: str | None = None
+    claim: str | None = None
 
 
 def status_of(run: RunRecord) -> RunStatus:
-    return RunStatus(run.state, run.attempt, run.settled, run.lease_until, run.cohort)
+    return RunStatus(run.state, run.attempt, run.settled, run.lease_until, run.cohort, run.claim)
 
 
 def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["apply", "repeat", "refuse"]:
@@ -58,7 +59,9 @@ def verdict(run: RunStatus, transition: Transition, now: Instant) -> Literal["ap
     clock."""
     if run.settled == transition.token:
         return "repeat"
-    if run.attempt != transition.attempt or run.state not in transition.expect:
+    if run.attempt != transition.attempt or run.claim != transition.claim:
+        return "refuse"
+    if run.state not in transition.expect:
         return "refuse"
     if transition.lease_ended and (run.lease_until or 0) > now:
         return "refuse"
@@ -141,6 +144,9 @@ def changes(transition: Transition, now: Instant) -> dict[str, object]:
         fields["lease_until"] = None if lease is None else now + lease
     if (task := transition.task) is not UNSET:
         fields["task"] = task
+    if (kind := transition.kind) is not UNSET:
+        fields["kind"] = kind
+    if leaves_cohort(transition):
         fields["cohort"] = None
     if transition.renews:
         fields["attempt"] = transition.attempt + 1
@@ -200,9 +206,18 @@ class Settlement(NamedTuple):
     """Whether a run that a limit counts has stopped running. Then another run may start."""
 
 
+def leaves_cohort(transition: Transition) -> bool:
+    """Return whether a transition removes the cohort of its run: the next claim gives it another one."""
+    if transition.task is not UNSET or transition.kind is not UNSET:
+        return True
+    return transition.payload is not UNSET and transition.state == "queued"
+
+
 def frees_slot(run: RunStatus, transition: Transition) -> bool:
     """Return whether a transition that applies to the run frees a slot of a limit."""
-    return run.cohort is not None and run.state == "running" and transition.state not in (UNSET, "running")
+    if run.cohort is None or run.state != "running":
+        return False
+    return transition.state not in (UNSET, "running") or leaves_cohort(transition)
 
 
 def passes(transition: Transition, revisions: Mapping[tuple[str, str], tuple[int, int, int]]) -> bool:
@@ -276,5 +291,6 @@ def _after(run: RunStatus, fields: dict[str, Any]) -> RunStatus:
         fields.get("attempt", run.attempt),
         fields.get("settled", run.settled),
         fields.get("lease_until", run.lease_until),
-        None if "task" in fields else run.cohort,
+        None if "cohort" in fields else run.cohort,
+        run.claim,
     )

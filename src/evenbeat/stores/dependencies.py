@@ -97,12 +97,12 @@ NO_EFFECTS = Effects()
 def successes_of(
     transitions: Sequence[Transition], updates: Mapping[str, Mapping[str, Any]]
 ) -> dict[Key, list[Success]]:
-    """Return the successes that a batch of transitions has counted, by their schedules. ``updates`` are the
-    fields that each run got."""
+    """Return the successes that a batch of transitions has counted, by the schedules that they wake.
+    ``updates`` are the fields that each run got."""
     found: dict[Key, list[Success]] = {}
     for transition in transitions:
         counts, fields = transition.counts, updates.get(transition.run)
-        if counts is None or not counts.success_count or fields is None:
+        if counts is None or not counts.success_count or fields is None or transition.wakes is None:
             continue
         if fields.get("settled") == transition.token:
             success = Success(transition.run, transition.tick, fields["finished_at"])

@@ -14,6 +14,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord, RunState, ScheduleState
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.attempts import is_retrying, was_running
+from evenbeat.rules.retention import Held
 
 T = TypeVar("T")
 
@@ -157,6 +158,8 @@ class EndedRuns(msgspec.Struct, frozen=True, kw_only=True):
     """Only runs that ended at or after this instant. Earlier ones are not read: they were spared before."""
     others: bool = False
     """Whether ledger rows and expired records go, too."""
+    held: tuple[Held, ...] = ()
+    """Runs that stay although they are selected, because they ended too recently."""
 
     @property
     def is_every_run(self) -> bool:

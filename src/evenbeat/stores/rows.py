@@ -219,8 +219,13 @@ def read_schedule(row: Row) -> ScheduleRecord:
     return check_fired_fields(schedule)
 
 
+def key_of(row: Row) -> tuple[str, str]:
+    """Return (tenant, name) of a schedule's row, even if the rest of the row can't be read."""
+    return row[0], row[1]
+
+
 def version_of(row: Row) -> Version:
-    """Read the version of a schedule's row, also if the rest of the row cannot be read."""
+    """Read the version of a schedule's row, even if the rest of the row can't be read."""
     return salvaged_version(row[_GENERATION], row[_REVISION], row[_FIRE_SEQ])
 
 

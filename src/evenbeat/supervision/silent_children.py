@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
+from evenbeat.node.settling import settle_in_parts
 from evenbeat.processes.begun import Snapshot
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Store
@@ -74,9 +75,9 @@ class SilentChildren:
                 extra={"node": child.name, "silent": round(silent, 1), "tasks": names},
             )
         for at in range(0, len(low), BATCH):
-            store.settle_runs(
-                [attempts.heartbeat(run, self._lease, uuid4().hex) for run in low[at : at + BATCH]]
-            )
+            beats = [attempts.heartbeat(run, self._lease, uuid4().hex) for run in low[at : at + BATCH]]
+            for _ in settle_in_parts(store, beats, "supervisor"):
+                pass
 
 
 def overdue_runs(runs: list[RunRecord], begun: Snapshot, now: Instant) -> list[RunRecord]:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from evenbeat.core.checks import LONGEST_RUN_ID
+from evenbeat.core.ids import nonce_of
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import to_json
 from evenbeat.core.records import RunRecord
@@ -65,8 +66,10 @@ def following(follow: FollowUp) -> tuple[Following, ...]:
 def follow_up_runs(
     run: RunRecord, following: Sequence[Following], tasks: Tasks, now: Instant
 ) -> tuple[RunRecord, ...]:
-    """Return the runs that follow a run. Their ids come from its own, so a repetition adds nothing."""
-    base = run.id
+    """Return the runs that follow a run. Their ids come from its own, so a repetition adds nothing. If a user
+    has chosen that one, they have a random part: they are never given twice, and no other run has them."""
+    nonce = nonce_of(run.id, run.created_at, run.claim)
+    base = f"{run.id}.{nonce}" if nonce else run.id
     if len(base) > LONGEST_RUN_ID - 10:
         base = blake2b(base.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     runs: list[RunRecord] = []

@@ -101,11 +101,7 @@ class VirtualScheduler:
         self._clock = clock
         self._alerts = VirtualAlerts(store, app.alert_service())
         self._code_ticker = CodeTicker(
-            store,
-            app.events,
-            Fallback(store, app.events),
-            retention=app.node_settings().retention,
-            counting=self._counting,
+            store, app.events, Fallback(store, app.events), counting=self._counting
         )
         self._declared: set[tuple[str, str]] = set()
         self._travelling = False

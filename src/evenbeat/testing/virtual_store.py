@@ -79,9 +79,9 @@ class VirtualStore(MemoryStore):
             super().add_runs(committed)
             self.hint()
 
-    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
         self._admit()
-        return super().add_runs(runs)
+        return super().add_runs(runs, before)
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:
         self._admit()

@@ -16,6 +16,8 @@ from evenbeat.triggers.time_sets import DAY, EPOCH_ORDINAL, WEEK, Span, YearDay,
 
 MOST_DAYS = 20_000
 """The most days, and the most spans, of one calendar."""
+MOST_NAMED = 100_000
+"""The most days that the texts of one list name, counted again where ranges overlap."""
 MOST_TEXTS = 10_000
 DAY_HINT = 'write "2026-12-25", "2026-12-24..2026-12-31", or "12-25" for every year'
 WEEK_HINT = 'write "mon-fri", "mon-fri 09:00-17:00" or "sat,sun 22:00-06:00"'
@@ -37,6 +39,7 @@ def read_days(texts: object, field: str) -> DayList:
     """Return the days of some texts or dates; refuse others, naming the text."""
     days: set[int] = set()
     yearly: set[YearDay] = set()
+    named = 0
     for text in _listed(texts, field, "2026-12-25"):
         if isinstance(text, date) and not isinstance(text, datetime):
             days.add(text.toordinal() - EPOCH_ORDINAL)
@@ -45,7 +48,9 @@ def read_days(texts: object, field: str) -> DayList:
             raise _refused(field, text, "is not a day", DAY_HINT)
         first, separator, last = (part.strip() for part in text.partition(".."))
         if _YEARLY.fullmatch(first):
-            yearly.update(_yearly(field, text, first, last if separator else first))
+            found = _yearly(field, text, first, last if separator else first)
+            yearly.update(found)
+            named += len(found)
         else:
             begin = _day(field, text, first)
             end = _day(field, text, last) if separator else begin
@@ -54,6 +59,10 @@ def read_days(texts: object, field: str) -> DayList:
             if end - begin >= MOST_DAYS:
                 raise _refused(field, text, f"has more than {MOST_DAYS:,} days", "shorten it")
             days.update(range(begin, end + 1))
+            named += end - begin
+        if named > MOST_NAMED:
+            words = f"is beyond the {MOST_NAMED:,} days that may be named"
+            raise _refused(field, text, words, "leave out ranges that overlap")
         if len(days) > MOST_DAYS:
             raise _refused(field, text, f"is beyond the {MOST_DAYS:,} days of a calendar", "give fewer days")
     return DayList(tuple(sorted(days)), tuple(sorted(yearly)))

@@ -12,15 +12,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from evenbeat.core.checks import LABEL_PATTERN, LABELS, NAME_PATTERN, NAMES, TASK_PATTERN
-from evenbeat.core.json_text import encode, is_nested_deeper
+from evenbeat.core.json_depth import TOO_DEEP, TooDeep, decode
+from evenbeat.core.json_text import encode
 from evenbeat.errors import shown
 from evenbeat.web.problems import Refused
 
 LONGEST_BODY = 2_000_000
 _VISIBLE = r"[^\x00-\x1f\x7f-\x9f]"
 ONE_LINE = rf"^{_VISIBLE}*[^\s\x00-\x1f\x7f-\x9f]{_VISIBLE}*$"
-MOST_NESTED = 100
-"""How many levels of lists and objects a body may have."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -93,18 +92,10 @@ def read_body(raw: bytes, content_type: str, kind: type[S], query: type[msgspec.
             hint="send it with Content-Type: application/json",
         )
     try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST, "invalid-json", f"the body is not JSON: {error}", field="body"
-        ) from None
-    if is_nested_deeper(value, MOST_NESTED):
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "invalid-json",
-            f"the body is nested on more than {MOST_NESTED} levels",
-            field="body",
-        )
+        value = decode(raw)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        reason = TOO_DEEP if isinstance(error, TooDeep) else f"not JSON: {error}"
+        raise Refused(HTTPStatus.BAD_REQUEST, "invalid-json", f"the body is {reason}", field="body") from None
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -21,7 +21,15 @@ TOKEN_CHECKS = 8
 STREAMS_OF_TOKEN = 50
 """How many event streams one token may have open."""
 STREAMS = 1_000
-"""How many event streams a server has open for all tokens."""
+"""How many event streams a server has open for all tokens, if its process may open enough files."""
+
+
+def streams_of_all(descriptors: int | None) -> int:
+    """Return how many event streams a process with this many descriptors serves.
+
+    At least half of them stay for requests, for the store, and for the jobs of a node in the same process.
+    """
+    return STREAMS if descriptors is None else min(STREAMS, descriptors // 2)
 
 
 class Limit:

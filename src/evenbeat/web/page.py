@@ -44,12 +44,20 @@ _MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
+# Browsers ask for /favicon.ico, and log an error, if a page does not name an icon.
 _NOT_BUILT_PAGE = b"""<!DOCTYPE html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Evenbeat</title></head>
+<head>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="5">
+<title>Evenbeat</title>
+<link rel="icon" href="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'%3E\
+%3Crect width='32' height='32' rx='8' fill='%230f766e'/%3E%3C/svg%3E">
+</head>
 <body>
-<h1>The dashboard is not built</h1>
-<p>In a clone of Evenbeat, run <code>make ui</code> and load this page again.</p>
+<h1>The dashboard is not built yet</h1>
+<p>In a clone of Evenbeat, <code>make ui</code> builds it; <code>make demo</code> does so in about 20 seconds.
+This page reloads until then.</p>
 <p>The REST API works meanwhile, under <code>api/v1</code> of this address.</p>
 </body>
 </html>

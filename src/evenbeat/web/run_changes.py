@@ -49,6 +49,8 @@ class _Mark(NamedTuple):
     attempt: int
     state: str
     cancel_requested: bool
+    claim: str | None
+    """Tells the run from an earlier one of the same id."""
 
 
 class _Window(NamedTuple):
@@ -170,7 +172,7 @@ class RunChanges:
     def _report(self, changes: dict[str, Change], runs: Iterable[RunRecord], now: Instant) -> None:
         """Add a change for each run that differs from what was reported last, and remember the run."""
         for run in runs:
-            mark = _Mark(run.attempt, run.state, run.cancel_requested)
+            mark = _Mark(run.attempt, run.state, run.cancel_requested, run.claim)
             before, _ = self._known.get(run.id, (None, now))
             self._known[run.id] = (mark, now)
             if before != mark:

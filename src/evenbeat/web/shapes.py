@@ -13,15 +13,15 @@ from evenbeat.core.backfills import Backfill
 from evenbeat.core.checks import LABEL_PATTERN, LONGEST_TASK, NAME_PATTERN, TASK_PATTERN
 from evenbeat.core.dependencies import LONGEST_AFTER
 from evenbeat.core.flows import FlowRun
+from evenbeat.core.json_depth import MAX_DEPTH, is_nested_deeper
 from evenbeat.core.json_form import json_form
-from evenbeat.core.json_text import encode, is_nested_deeper
+from evenbeat.core.json_text import encode
 from evenbeat.core.masking import masked, masked_text
 from evenbeat.core.option import Option
 from evenbeat.core.quarantine import QuarantinedRow
 from evenbeat.core.rates import LONGEST_RATE
 from evenbeat.core.results import RecentRun, Run, Schedule, ScheduleStats
 from evenbeat.web.access import Principal
-from evenbeat.web.binding import MOST_NESTED
 from evenbeat.web.bodies import Seconds, body_of
 
 MOST_ITEMS = 500
@@ -227,7 +227,7 @@ def _visible(principal: Principal, name: str, value: Any) -> Any:
         plain = msgspec.to_builtins(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return _UNREADABLE
-    if is_nested_deeper(plain, MOST_NESTED):
+    if is_nested_deeper(plain, MAX_DEPTH):
         return _UNREADABLE
     return masked({name: plain})[name] if principal.role == "viewer" else plain
 

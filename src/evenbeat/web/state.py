@@ -11,11 +11,12 @@ from evenbeat.alerts.service import AlertService
 from evenbeat.app.attention import AttentionReader
 from evenbeat.app.scheduler import Scheduler
 from evenbeat.core.attention import Attention
+from evenbeat.processes.descriptors import descriptor_limit
 from evenbeat.web.access import Gate, Principal
 from evenbeat.web.catalogue import Catalogue, late_keys
 from evenbeat.web.changes import ChangeWatch
 from evenbeat.web.costly import CostlyAnswers
-from evenbeat.web.limits import REQUESTS_OF_TOKEN, STREAMS, STREAMS_OF_TOKEN, TOKEN_CHECKS, Limit
+from evenbeat.web.limits import REQUESTS_OF_TOKEN, STREAMS_OF_TOKEN, TOKEN_CHECKS, Limit, streams_of_all
 from evenbeat.web.outages import OutageLog
 from evenbeat.web.search import CataloguePage, CatalogueQuery
 from evenbeat.web.sessions import Sessions
@@ -33,7 +34,7 @@ class WebState:
         self.sessions = Sessions(app, self.gate)
         self.hub = Hub()
         self.requests = Limit("requests", REQUESTS_OF_TOKEN)
-        self.streams = Limit("streams", STREAMS_OF_TOKEN, STREAMS)
+        self.streams = Limit("streams", STREAMS_OF_TOKEN, streams_of_all(descriptor_limit()))
         self.token_checks = anyio.CapacityLimiter(TOKEN_CHECKS)
         self.outages = OutageLog()
         self.costly = CostlyAnswers()

@@ -54,7 +54,7 @@ def alerts(ground: Ground, faults: int) -> Outcome:
                 break
         nodes.await_ready()
         nodes.stop()
-        sent = _check(server, rounds)
+        sent = check_announced(server, rounds)
     # A node that died between a message and its record in the log: another node has sent it again.
     assert faults <= _FEW or sent > rounds, "no node died between sending and its note of that"
     result = f"{rounds} alerts in {sent} messages, each alert under one id"
@@ -95,12 +95,12 @@ def _await_round(store: Store, nodes: Fleet, rounds: int) -> None:
     wait_until(is_over, lambda: f"an alert was not sent: {nodes.errors()}")
 
 
-def _check(server: Receiver, rounds: int) -> int:
+def check_announced(server: Receiver, rounds: int) -> int:
     """Check that the messages about each schedule have one id; return how many messages there were."""
     ids: dict[str, set[str]] = {}
     for request in server.requests:
         message = json.loads(request.body)
-        assert message["announcement"] == "opened"
+        assert message["announcement"] == "opened", message
         ids.setdefault(message["schedule"], set()).add(message["id"])
     assert sorted(ids) == [f"s{at:03}" for at in range(rounds)], "an alert was lost"
     doubled = [name for name, found in ids.items() if len(found) > 1]

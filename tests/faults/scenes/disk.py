@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests import servers
 from tests.faults import small_disk
 from tests.faults.fleet import ROOT, Account
 from tests.faults.scene import Ground, Mutant, Outcome, Scene, caught
+from tests.missing import Unavailable
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def _run(ground: Ground, faults: int, *options: str) -> subprocess.CompletedProc
         command = [sys.executable, "-m", small_disk.__name__, *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == small_disk.REFUSED:
-        raise servers.Unavailable(done.stderr.strip(), is_required=False)
+        raise Unavailable(done.stderr.strip(), is_required=False)
     return done
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from evenbeat.core.rates import Rate
 from evenbeat.core.records import Execution, RunRecord
 from evenbeat.rules.attempts import ended_attempts
 from evenbeat.rules.limits import Limit, limit_record
@@ -35,6 +36,9 @@ LIMITS = (
 )
 # Milliseconds by which a node's idea of the store's clock may be wrong on a busy machine, at most.
 _TOLERANCE = 500
+RATED = Limit(task="charge", rate=Rate(12, 1000), burst=4)
+# Milliseconds: longer spans of starts are not compared with the rate.
+_LONGEST_SPAN = 20_000
 
 
 class Span(NamedTuple):
@@ -57,15 +61,55 @@ def kills(ground: Ground, faults: int) -> Outcome:
         for at in range(faults):
             next_completion(nodes)
             time.sleep(chance.uniform(0.02, 0.2))
-            victim = chance.choice(list(nodes.alive))
-            if at % 3 == 2:
-                nodes.signal(victim, signal.SIGSTOP)
-                time.sleep(LEASE_MS / 1000 + 0.3)
-                nodes.signal(victim, signal.SIGCONT)
-            else:
-                nodes.kill(victim)
-                nodes.start()
+            _strike(nodes, chance, is_frozen=at % 3 == 2)
         return _end(ground, nodes, faults)
+
+
+def rates(ground: Ground, faults: int) -> Outcome:
+    """The same, with a rate instead of a number of runs."""
+    chance = random.Random(6)
+    _prepare(ground, 12 * (faults + 2), (RATED,))
+    with fleet(ground.url, ground.folder) as nodes:
+        for _ in range(4):
+            nodes.start()
+        nodes.await_ready()
+        for at in range(faults):
+            next_completion(nodes)
+            time.sleep(chance.uniform(0.02, 0.4))
+            _strike(nodes, chance, is_frozen=at % 3 == 2)
+        outcome = end(ground, nodes, faults)
+    with opened(ground.url) as store:
+        _check_rate(_starts(all_runs(store)))
+    return outcome
+
+
+def _strike(nodes: Fleet, chance: random.Random, *, is_frozen: bool) -> None:
+    """Kill a node and start another one, or freeze one until its leases have ended."""
+    victim = chance.choice(list(nodes.alive))
+    if is_frozen:
+        nodes.signal(victim, signal.SIGSTOP)
+        time.sleep(LEASE_MS / 1000 + 0.3)
+        nodes.signal(victim, signal.SIGCONT)
+    else:
+        nodes.kill(victim)
+        nodes.start()
+
+
+def _starts(runs: Iterable[RunRecord]) -> list[int]:
+    starts = [attempt.started_at for run in runs for attempt in ended_attempts(run)]
+    return sorted(start for start in starts if start is not None)
+
+
+def _check_rate(starts: list[int]) -> None:
+    """Check every span between two starts: in any time, no more than the burst and the rate start."""
+    rate = RATED.rate
+    assert rate is not None
+    for first, began in enumerate(starts):
+        for last in range(first + RATED.size, len(starts)):
+            allowed = RATED.size + (starts[last] - began + _TOLERANCE) * rate.count / rate.period
+            assert last - first + 1 <= allowed, f"{last - first + 1} starts in {starts[last] - began} ms"
+            if starts[last] - began > _LONGEST_SPAN:
+                break
 
 
 def server(ground: Ground, faults: int) -> Outcome:
@@ -95,6 +139,19 @@ def server(ground: Ground, faults: int) -> Outcome:
         outcome = _end(ground, nodes, faults)
     proxy.close()
     return outcome._replace(recovery=longest)
+
+
+def unrated(ground: Ground) -> str | None:
+    """Nodes that know of no rate."""
+    _prepare(ground, 60, ())
+    with fleet(ground.url, ground.folder) as nodes:
+        for _ in range(3):
+            nodes.start()
+        nodes.await_ready()
+        end(ground, nodes, 0)
+    with opened(ground.url) as store:
+        starts = _starts(all_runs(store))
+    return caught(lambda: _check_rate(starts))
 
 
 def unlimited(ground: Ground) -> str | None:
@@ -177,6 +234,10 @@ def _check(spans: list[Span], most: int) -> None:
 
 SCENES = (
     Scene("limits", kills, "SIGKILL, and SIGSTOP past the lease, of nodes with limited runs", 6, 40),
+    Scene("rates", rates, "SIGKILL, and SIGSTOP past the lease, of nodes with a rate of runs", 4, 60),
     Scene("limits-server", server, "lost replies, resets and SIGKILL of the server", 3, 12, SERVERS),
 )
-MUTANTS = (Mutant("unlimited", unlimited, "at once", quick=("sqlite",)),)
+MUTANTS = (
+    Mutant("unlimited", unlimited, "at once", quick=("sqlite",)),
+    Mutant("unrated", unrated, "starts in", quick=("sqlite",)),
+)

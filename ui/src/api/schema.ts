@@ -155,7 +155,7 @@ export interface BackfillPlan {
 export interface BackfillTick {
   tick: string;
   state: "cancelled" | "failed" | "none" | "queued" | "running" | "skipped" | "succeeded" | "unknown";
-  reason: "calendar" | "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
+  reason: "calendar" | "chain" | "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled" | null;
   run: string | null;
   is_made: boolean;
 }
@@ -1380,7 +1380,7 @@ export interface SkippedTicks {
   first: string;
   last: string;
   count: number;
-  reason: "calendar" | "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled";
+  reason: "calendar" | "chain" | "changed" | "coalesced" | "deleted" | "dependency" | "late" | "limit" | "overlap" | "paused" | "rescheduled";
   recorded_at: string;
   run: string | null;
 }
@@ -1718,7 +1718,7 @@ export interface WantedToken {
 }
 
 export interface Why {
-  verdict: "busy" | "calendar" | "cancelled" | "catching_up" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "dependency" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run" | "waits_for_success";
+  verdict: "busy" | "calendar" | "cancelled" | "catching_up" | "chain" | "changed" | "clock_repeated" | "clock_skipped" | "coalesced" | "code_only" | "deferred" | "deleted" | "dependency" | "due" | "failed" | "finished" | "late" | "later" | "limit" | "limited" | "missing" | "never_existed" | "next" | "no_queue" | "no_task" | "no_tick" | "no_ticker" | "no_worker" | "not_due" | "not_yet_created" | "overlap" | "paused" | "purged" | "quarantined" | "rescheduled" | "retry" | "running" | "succeeded" | "too_new" | "trigger_unknown" | "unfit" | "unreadable" | "waits_for_run" | "waits_for_success";
   sentence: string;
   evidence: Fact[];
   remedy: string | null;
@@ -2434,6 +2434,8 @@ export interface Operations {
       tenant?: string;
       /** Add so many of the last runs of each schedule. */
       recent?: number;
+      /** Also return a schedule that was deleted; its `state` says so. */
+      deleted?: boolean;
     };
     body: undefined;
     answer: Schedule;

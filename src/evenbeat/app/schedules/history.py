@@ -8,6 +8,7 @@ from evenbeat.app import audit
 from evenbeat.app.accounting import account_of
 from evenbeat.app.explaining import explain_schedule
 from evenbeat.app.heat_map import heat_map_of
+from evenbeat.app.rows import with_refusal
 from evenbeat.app.schedules.calls import ScheduleCalls
 from evenbeat.core.audits import AuditEntry
 from evenbeat.core.awaitable import twin
@@ -17,6 +18,7 @@ from evenbeat.core.explanations import Account, Why
 from evenbeat.core.instants import Moment
 from evenbeat.core.results import RecentRun, Schedule, ScheduleStats, SkippedTicks
 from evenbeat.observe import views
+from evenbeat.rules.refusals import NOTE
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery
 
 MOST_RECENT = 60
@@ -57,7 +59,10 @@ class HistoryCalls(ScheduleCalls):
         Give a name or a ``Schedule``. For a list of them, return a list in the same order.
         """
         keys = self._keys(schedules, tenant)
-        figures = [views.stats_view(each) for each in self._session.store().statistics(keys)]
+        store = self._session.store()
+        known = zip(keys, store.statistics(keys), strict=True)
+        notes = {(note.tenant, note.key): note.body for note in store.find_records(NOTE)}
+        figures = [views.stats_view(with_refusal(each, notes.get(key))) for key, each in known]
         if not isinstance(schedules, (str, Schedule)):
             return figures
         if figures[0].run_count == 0:

@@ -8,12 +8,13 @@ from typing import Any
 from evenbeat.app.acting import current_actor
 from evenbeat.app.run_changes import cancelled_by_hand
 from evenbeat.app.schedules.calls import ScheduleCalls, written
+from evenbeat.app.settling import settle_by_hand
 from evenbeat.core.awaitable import twin
 from evenbeat.core.checks import check_flag
 from evenbeat.core.instants import Instant, Moment, read_moment
 from evenbeat.core.results import ResumePreview, Run, Schedule
 from evenbeat.errors import InvalidValue, shown
-from evenbeat.node.flows import End, FlowSettling
+from evenbeat.node.flows import End
 from evenbeat.observe.resuming import resume_preview
 from evenbeat.rules import changes
 from evenbeat.stores.base import VALUES, RunQuery
@@ -62,7 +63,7 @@ class OperationCalls(ScheduleCalls):
             cancels = [(run, cancelled_by_hand(run, now)) for run in queued]
             wanted = [End(run, cancel) for run, cancel in cancels if cancel is not None]
             # A run that a worker claimed meanwhile is not queued any more.
-            if not any(FlowSettling(store, "app").settle(wanted, now).answers):
+            if not any(settle_by_hand(self._session, wanted, now)):
                 return
 
     def resume(

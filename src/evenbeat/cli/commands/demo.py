@@ -50,6 +50,7 @@ def command(length: str | None, fresh: bool, port: int | None, no_web: bool, pag
     """
     from evenbeat.cli.live import LiveOutput
     from evenbeat.demo.app import app, welcome
+    from evenbeat.demo.on_call import CHANNEL, OnCall
     from evenbeat.processes.signals import until_signalled
 
     if length is None and not sys.stdout.isatty():
@@ -57,10 +58,12 @@ def command(length: str | None, fresh: bool, port: int | None, no_web: bool, pag
     end = None if length is None else read_duration(length, "--for") / 1000
     if fresh:
         _forget()
-    with LiveOutput(app) as live:
-        # The dashboard shows both: an edit by hand, and a receiver of alerts that does not answer.
-        for name in ("evenbeat.app.declarations", "evenbeat.alerts.sender"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+    with (
+        LiveOutput(app) as live,
+        OnCall(lambda title: live.write(f"alert to {CHANNEL}: {title}", "bold yellow")),
+    ):
+        # The dashboard shows that a schedule of the code was edited by hand.
+        logging.getLogger("evenbeat.app.declarations").setLevel(logging.CRITICAL)
         live.write("Evenbeat: every tick, exactly once. Jobs of every kind, on evenbeat-demo.db.", "bold")
         server = None if no_web else _bound_web(app, port, live.write, page_follows=page_follows)
         _write_history(live, app)
@@ -68,7 +71,7 @@ def command(length: str | None, fresh: bool, port: int | None, no_web: bool, pag
             # Not before: the server reads all schedules once, and then only those that change.
             server.start()
         page = None if server is None else PageWait(server.url, live.write)
-        app.enqueue(welcome.bind(name="welcome to Evenbeat"))
+        app.enqueue(welcome.bind(name="Ada"))
         app.start()
         try:
             until_signalled(app.hurry, timeout=end)
@@ -85,10 +88,11 @@ def command(length: str | None, fresh: bool, port: int | None, no_web: bool, pag
         f"{counts[state]:,} {state}" for state in ("succeeded", "failed", "queued") if state in counts
     )
     live.write(f"Stopped; evenbeat-demo.db has {over}.")
-    live.write("Start it again after a while to see how it catches up on missed ticks. To look inside:")
+    live.write("Start it again after a while to see how it catches up on missed ticks.")
+    live.write("To look inside:")
     evenbeat = own_command()
-    live.write(f"  {evenbeat} schedules list --store sqlite:///evenbeat-demo.db", "")
-    live.write(f"  {evenbeat} runs list --store sqlite:///evenbeat-demo.db", "")
+    for question in ("attention", "why invoice-export", "schedules list", "runs list"):
+        live.write_command(f"{evenbeat} {question} --store sqlite:///evenbeat-demo.db")
 
 
 class PageWait:

@@ -85,7 +85,10 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
 
     app = load_app(target)
     warn_of_other_store(settings, app)
-    alert_options = cast("NodeOptions", {name: settings[name] for name in _ALERTS if settings.is_set(name)})
+    names = (*_ALERTS, "schedule_mode")
+    options = cast("NodeOptions", {name: settings[name] for name in names if settings.is_set(name)})
+    if "schedule_mode" in options:
+        app.declare_mode(options["schedule_mode"])
     with LiveOutput(app) as live:
         tasks = ", ".join(sorted(task.name for task in app.tasks))
         live.write(f"Evenbeat runs {target} on {app.url}", "bold")
@@ -96,7 +99,7 @@ def _serve(target: str, settings: Settings, *, with_web: bool, quick: bool) -> i
         app.alerts.declare_config(settings.alerts)
         if (file := settings.schedule_file()) is not None:
             app.declare_file(file)
-        app.start(**alert_options)
+        app.start(**options)
         try:
             until_signalled(app.hurry)
         finally:

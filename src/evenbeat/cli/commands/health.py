@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import click
 
 from evenbeat.cli.failures import ExitCode, warn
+from evenbeat.cli.output import json_text
 from evenbeat.cli.phrases import printable
 from evenbeat.observe import status_files
 from evenbeat.observe.health import SILENT, Verdict, judge
@@ -38,7 +38,7 @@ def command(pid: int | None, as_json: bool) -> ExitCode:
     is_known = bool(found) or can_be_written()
     well = all(not verdict.problems for _, verdict in verdicts) and (bool(found) or not is_known)
     if as_json:
-        click.echo(json.dumps(_document(well, verdicts), indent=2, ensure_ascii=False))
+        click.echo(json_text(_document(well, verdicts)))
     elif found:
         for status, verdict in verdicts:
             _write(status, verdict, now)

@@ -11,6 +11,8 @@ from evenbeat.cli.option_flags import setting_flags
 from evenbeat.cli.store_input import store_options
 
 _ALERTS = ("public_url", "allow_private_webhooks")
+# Below this, a handful of people with several open pages each can take all descriptors of the server.
+_FEW_DESCRIPTORS = 512
 
 
 @click.command("web")
@@ -53,6 +55,8 @@ def command(
     else:
         found, where = find_store(settings, empty=True)
         scheduler = Scheduler(found, tenant=settings["tenant"])
+    if settings.is_set("schedule_mode"):
+        scheduler.declare_mode(settings["schedule_mode"])
     if (file := settings.schedule_file()) is not None:
         scheduler.declare_file(file)
     made = web.web_app(
@@ -75,11 +79,25 @@ def command(
     server = serving.WebServer(made, bound)
     if not no_auth and not scheduler.tokens.list():
         warn("there are no tokens yet; create one: evenbeat tokens create NAME --role admin")
+    _warn_of_few_descriptors()
     click.echo(f"{server.places}, on {where}", err=True)
     try:
         server.run()
     finally:
         scheduler.close()
+
+
+def _warn_of_few_descriptors() -> None:
+    from evenbeat.processes.descriptors import descriptor_limit
+    from evenbeat.web.limits import streams_of_all
+
+    limit = descriptor_limit()
+    if limit is not None and limit < _FEW_DESCRIPTORS:
+        warn(
+            f"this process may open {limit:,} files, so it serves at most {streams_of_all(limit):,} open "
+            "pages of the dashboard at once; raise the limit with ulimit -n, LimitNOFILE= of systemd, or "
+            "--ulimit nofile= of Docker"
+        )
 
 
 def _modules() -> tuple[Any, Any]:

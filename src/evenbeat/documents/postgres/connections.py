@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -11,7 +12,9 @@ from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Format
 from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
 
+from evenbeat.core.json_depth import check_depth
 from evenbeat.errors import InvalidValue, StoreUnavailable
 from evenbeat.stores.postgres.connections import Connections
 from evenbeat.stores.postgres.failures import first_line
@@ -33,7 +36,7 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
     def fetchall(self) -> list[dict[str, Any]]:
         try:
             return super().fetchall()
-        except Exception:  # a loader may raise anything: RecursionError for very deep JSON
+        except Exception:  # a loader may raise anything
             return self._fetch_one_by_one()
 
     def _fetch_one_by_one(self) -> list[dict[str, Any]]:
@@ -59,6 +62,13 @@ class _LenientCursor(psycopg.Cursor[dict[str, Any]]):
         ]
 
 
+def _loads(text: str | bytes) -> Any:
+    """Return a JSON value. Refuse one that is nested too deeply, even if this Python can read it."""
+    value = json.loads(text)
+    check_depth(text, value)
+    return value
+
+
 class TableConnections(Connections):
     """Connections that return rows as dicts, also those with values that can't be read."""
 
@@ -66,6 +76,7 @@ class TableConnections(Connections):
         session = super()._connect()
         link = cast("psycopg.Connection[Any]", session.connection)
         link.row_factory, link.cursor_factory = dict_row, _LenientCursor
+        set_json_loads(_loads, link)
         for setting, wanted in _STYLES.items():
             # The driver reads no other style: rows that were locked could not be read.
             if (link.info.parameter_status(setting) or wanted).partition(",")[0] != wanted:

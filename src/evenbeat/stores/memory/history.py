@@ -146,4 +146,5 @@ def _is_selected(run: RunRecord, before: Instant, runs: EndedRuns) -> bool:
         ended < before
         and (runs.since is None or ended >= runs.since)
         and (run.tenant not in runs.spared if runs.tenant is None else run.tenant == runs.tenant)
+        and not any(ended >= held.before and (run.fired_by or "").endswith(held.mark) for held in runs.held)
     )

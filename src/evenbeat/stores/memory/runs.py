@@ -30,8 +30,10 @@ from evenbeat.stores.memory.state import Key, MemoryState
 class MemoryRuns(MemoryState):
     """Adds and settles runs."""
 
-    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
+    def add_runs(self, runs: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
         with self._lock:
+            if before is not None and self.now() >= before:
+                return [False] * len(runs)
             return [self._add(run) for run in runs]
 
     def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -81,7 +83,7 @@ class MemoryRuns(MemoryState):
             key = (transition.counts.tenant, transition.counts.schedule)
             before = self._statistics.get(key) or Statistics(tenant=key[0], schedule=key[1])
             self._statistics[key] = added(before, transition.counts)
-            row = self._schedules.get(key)
+            row = None if transition.wakes is None else self._schedules.get(key)
             if transition.counts.success_count and row is not None and row.followers:
                 self._wake_followers(row, Success(run.id, transition.tick, ended.finished_at or self.now()))
         if transition.wakes is not None:

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, Record, ScheduleRecord
+from evenbeat.errors import RowRefused
 from evenbeat.rules.dependencies import PENDING, Facts, needs_facts
 from evenbeat.rules.firing import Planned, needs_active
+from evenbeat.rules.refusals import back_off
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written, check_limit
 from evenbeat.stores.damage import Unreadable, quarantine_note
 from evenbeat.stores.decisions import Budget, may_be_repetition
@@ -34,6 +36,8 @@ class MemorySchedules(MemoryState):
         if write.expect != (None if current is None else current.version):
             repeated = may_be_repetition(current, wanted)
             return Written(repeated and all(run.id in self._runs for run in write.planned.runs), current)
+        if write.record is not None and not self._records.put(*write.record):
+            return Written(False, current)
         self._apply(write.planned)
         return Written(True, wanted)
 
@@ -72,7 +76,10 @@ class MemorySchedules(MemoryState):
                     quarantined.append(schedule.key)
                     self._quarantine(schedule, error)
                 else:
-                    self._apply(planned)
+                    try:
+                        self._apply(planned)
+                    except RowRefused as error:
+                        planned = self._set_aside(schedule, now, error)
                     fired.append(planned)
                     budget.spend(planned)
             return Fired(tuple(fired), self._next_wake(), tuple(quarantined))
@@ -108,6 +115,13 @@ class MemorySchedules(MemoryState):
                 return wake_at
             heapq.heappop(self._wakes)
         return None
+
+    def _set_aside(self, schedule: ScheduleRecord, now: Instant, error: RowRefused) -> Planned:
+        """Let a schedule wait that a subclass has refused to write."""
+        planned = back_off(schedule, now, error.reason)
+        self._schedules[schedule.key] = planned.schedule
+        heapq.heappush(self._wakes, (planned.schedule.wake_at or 0, *schedule.key))
+        return planned
 
     def _quarantine(self, schedule: ScheduleRecord, error: Exception) -> None:
         self._schedules[schedule.key] = replace(schedule, wake_at=None)

@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenbeat.core.instants import Instant
+from evenbeat.errors import RowRefused
 from evenbeat.rules.limits import choose
 from evenbeat.stores.base import Claim
 from evenbeat.stores.mongo import claims, limited_claims, turns
 from evenbeat.stores.mongo.claims import ClaimedRuns
 from evenbeat.stores.mongo.connections import Connections
+from evenbeat.stores.mongo.left_out import SessionWithout
 from evenbeat.stores.mongo.limited_claims import LimitedClaim, Survey
-from evenbeat.stores.mongo.session import Contended, Duplicate
+from evenbeat.stores.mongo.session import Contended, Duplicate, Session
+from evenbeat.stores.refusals import ClaimRefused
 
 # How many times a claim that met others tries again.
 _TRIES = 4
@@ -43,7 +46,7 @@ class Claimer:
     def _claim_plainly(self, wanted: Claim, due: Instant) -> ClaimedRuns | None:
         """Claim runs of the only tenant; None if there are limits or other tenants, or if the claim holds
         runs already."""
-        session = self._connections.session()
+        session = self._session(wanted)
         tenant = self._tenant
         next_due: Instant | None = None
         for tries in range(_TRIES):
@@ -62,7 +65,7 @@ class Claimer:
 
     def _claim_in_turn(self, wanted: Claim, due: Instant) -> ClaimedRuns:
         """Claim runs of the tenants in turn, as far as limits admit them."""
-        session = self._connections.session()
+        session = self._session(wanted)
         for tries in range(_TRIES):
             seen = self._survey(wanted)
             if not seen.holds and limited_claims.give_cohorts(session, wanted, seen, due):
@@ -90,18 +93,24 @@ class Claimer:
             self._connections.step_aside(tries)
         return ClaimedRuns((), [], due)
 
+    def _session(self, wanted: Claim) -> Session:
+        return SessionWithout.around(self._connections.session(), wanted.without)
+
     def _claim_limited(self, claim: LimitedClaim) -> ClaimedRuns | None:
         """Claim limited runs, and others along with them; None if another worker claims limited ones now."""
         try:
             return self._connections.once(
-                lambda session, _: limited_claims.claim_limited(session, claim), careful=False
+                lambda session, _: limited_claims.claim_limited(
+                    SessionWithout.around(session, claim.wanted.without), claim
+                ),
+                careful=False,
             )
         except (Contended, Duplicate):
             self._connections.contended()
             return None
 
     def _survey(self, wanted: Claim) -> Survey:
-        session = self._connections.session()
+        session = self._session(wanted)
         seen = limited_claims.survey(session, wanted, self._priorities or claims.PRIORITIES)
         if not seen.is_complete:
             seen = limited_claims.survey(session, wanted)
@@ -113,7 +122,13 @@ class Claimer:
 
     def _take(self, wanted: Claim, ids: list[str], due: Instant) -> int | None:
         """Try to claim these runs, and return how many the claim has taken; None if that is unknown."""
-        taken = claims.take(self._connections.session(), wanted, ids, due, self._now())
+        session = self._connections.session()
+        try:
+            taken = claims.take(session, wanted, ids, due, self._now())
+        except RowRefused as error:
+            # The claim holds the runs before the refused one: repeated with the same token, it finds them.
+            session.await_majority()
+            raise ClaimRefused(ids, error) from error
         if taken is None:
             self._connections.contended()
         # After a conflict the next claim chooses among more runs, without one among fewer.
@@ -130,7 +145,7 @@ class Claimer:
         admitted: Instant | None = None,
     ) -> ClaimedRuns:
         """Read the runs that the claim holds. ``admitted``: when limits admit another run."""
-        session = self._connections.session()
+        session = self._session(wanted)
         found = claims.held(session, wanted, tenants, order)
         session.announce("committed")
         moments = [moment for moment in (found.next_due, admitted) if moment is not None]

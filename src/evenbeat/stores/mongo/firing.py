@@ -17,6 +17,7 @@ from pymongo import UpdateOne
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, ScheduleRecord
+from evenbeat.errors import RowRefused
 from evenbeat.rules.firing import Active, Planned, needs_active
 from evenbeat.stores.base import Fired, PlanFunction
 from evenbeat.stores.damage import Unreadable
@@ -28,6 +29,7 @@ from evenbeat.stores.mongo.rows import LOWEST, Key, key_of, key_text, read_sched
 from evenbeat.stores.mongo.schedules import ACTIVE_STATES, TOUCH, add_what_follows, put_notes
 from evenbeat.stores.mongo.schema import ACTIVE, DUE, RUNS, SCHEDULES
 from evenbeat.stores.mongo.session import Contended, Session
+from evenbeat.stores.refusals import NOTHING, REFUSALS, FireRefused, Selection
 from evenbeat.stores.rows import FIRED_FIELDS, UNFIRED
 
 _EARLIEST = -(1 << 63)
@@ -51,7 +53,9 @@ class BatchStart(NamedTuple):
     id: str
 
 
-def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -> BatchStart | None:
+def earliest(
+    session: Session, due_by: Instant | None = None, behind: int = 0, without: frozenset[Key] = NOTHING
+) -> BatchStart | None:
     """Return the first schedule to wake up, or the one ``behind`` places after it. Reads only the index."""
     bounds: Document = {"$gte": _EARLIEST}
     if due_by is not None:
@@ -62,10 +66,12 @@ def earliest(session: Session, due_by: Instant | None = None, behind: int = 0) -
         {"wake_at": bounds, "format": {"$lte": FORMAT}},
         fields=_KEYS,
         sort=_ORDER,
-        limit=1,
+        limit=1 + len(without),
         skip=behind,
         hint=DUE.name,
     )
+    if without:
+        found = [document for document in found if key_of(document) not in without]
     return BatchStart(int(found[0]["wake_at"]), found[0]["_id"]) if found else None
 
 
@@ -115,28 +121,33 @@ class Batch(NamedTuple):
 
     start: BatchStart
     now: Instant
-    limit: int
+    selection: Selection
     clock: Instant
     """The time of the store's own clock, by which records expire."""
 
 
 def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> Fired:
     """Fire a batch in an open transaction."""
-    start, now, limit, clock = batch
+    start, now, selection, clock = batch
+    limit, without = selection
     try:
         session.bulk("take batch", SCHEDULES, [UpdateOne({"_id": exactly(start.id)}, TOUCH)])
     except Contended:
         raise BatchReserved from None
+    except RowRefused as error:
+        raise FireRefused([], [key_of({"_id": start.id})], error) from error
     documents = session.find(
         "find due",
         SCHEDULES,
         {"wake_at": {"$lte": now}, "format": {"$lte": FORMAT}},
         fields=dict.fromkeys(UNFIRED, 0),
         sort=_ORDER,
-        limit=limit + 1,
+        limit=selection.most_read + 1,
         hint=DUE.name,
         start=[("wake_at", start.wake_at), ("_id", _bound(start.id)), ("format", LOWEST)],
     )
+    if without:
+        documents = [document for document in documents if key_of(document) not in without]
     due: list[ScheduleRecord] = []
     to_quarantine: list[tuple[Document, Exception]] = []
     for document in documents[:limit]:
@@ -165,19 +176,22 @@ def fire(session: Session, batch: Batch, plan: PlanFunction, careful: bool) -> F
     # Write to the active runs that the plans depend on, too. The end of such a run wakes only schedules that
     # already wait. So a run that ends at the same time must conflict with this transaction.
     planned_with = [run.run for outcome in planned for run in active.get(outcome.schedule.key, ())]
-    if planned_with:
-        session.update("touch runs", RUNS, {"_id": among(planned_with)}, TOUCH)
-    # A tick takes 90 us of the server's time and 50 us of the node's (10,000 due, batches of 500).
-    session.bulk("update schedules", SCHEDULES, moves)
-    add_what_follows(session, planned, clock, careful)
-    names = _put_to_sleep(session, to_quarantine)
+    try:
+        if planned_with:
+            session.update("touch runs", RUNS, {"_id": among(planned_with)}, TOUCH)
+        # A tick takes 90 us of the server's time and 50 us of the node's (10,000 due, batches of 500).
+        session.bulk("update schedules", SCHEDULES, moves)
+        add_what_follows(session, planned, clock, careful)
+        names = _put_to_sleep(session, to_quarantine)
+    except REFUSALS as error:
+        raise FireRefused(due, [key_of(document) for document, _ in to_quarantine], error) from error
     next_wake: Instant | None
     if left is not None:
         next_wake = left.wake_at
     elif len(documents) > limit:
         next_wake = int(documents[limit].get("wake_at", now))
     else:
-        following = earliest(session)
+        following = earliest(session, without=without)
         next_wake = None if following is None else following.wake_at
     return Fired(tuple(planned), next_wake, names)
 

@@ -16,6 +16,7 @@ from pymongo.operations import ReplaceOne
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT
+from evenbeat.errors import RowRefused
 from evenbeat.rules.limits import (
     BUCKET,
     LIMIT,
@@ -39,6 +40,7 @@ from evenbeat.stores.mongo.rows import LOWEST, NO_COHORT, record_document, recor
 from evenbeat.stores.mongo.schema import LEASED, META, RECORDS, RUNS, VERSION
 from evenbeat.stores.mongo.session import SHORT_WAIT, Contended, Session
 from evenbeat.stores.mongo.turns import Search, Waiting, find_in_turn, limited
+from evenbeat.stores.refusals import ClaimRefused
 
 GIVEN_AT_ONCE = 200
 """How many runs one claim gives a cohort: each takes 100 us."""
@@ -238,7 +240,13 @@ def give_cohorts(session: Session, wanted: Claim, seen: Survey, due: Instant) ->
         for (before, after), ids in changes.items()
     ]
     command = {"update": RUNS, "updates": updates, "ordered": False}
-    session.write_each("give cohorts", command, SHORT_WAIT + _FOR_EACH * len(runs))
+    try:
+        session.write_each("give cohorts", command, SHORT_WAIT + _FOR_EACH * len(runs))
+    except RowRefused as error:
+        session.await_majority()
+        raise ClaimRefused(
+            [run_id for ids in changes.values() for run_id in ids], error, are_chosen=False
+        ) from error
     session.announce("committed")
     return True
 
@@ -423,4 +431,7 @@ def _start(session: Session, claim: LimitedClaim, chosen: Sequence[Candidate]) -
     if ids := [run.id for run in chosen if run.cohort is not None]:
         where = {"_id": among(ids), "state": "queued", "cohort": {"$gt": NO_COHORT}}
         operations.append(UpdateMany(where, change, hint="_id_"))
-    session.bulk("claim limited runs", RUNS, operations)
+    try:
+        session.bulk("claim limited runs", RUNS, operations)
+    except RowRefused as error:
+        raise ClaimRefused([run.id for run in chosen], error) from error

@@ -33,7 +33,11 @@ def present(session: Session, ids: Sequence[str]) -> set[str]:
 def add(session: Session, runs: Sequence[RunRecord], careful: bool) -> list[bool]:
     """Insert runs as ``insert`` does, and return for each whether it is new."""
     ids = dict.fromkeys(run.id for run in runs)
-    there = present(session, list(ids)) if careful else set()
+    return add_absent(session, runs, present(session, list(ids)) if careful else set())
+
+
+def add_absent(session: Session, runs: Sequence[RunRecord], there: set[str]) -> list[bool]:
+    """Insert the runs whose ids are not in ``there``, and return for each whether it is new."""
     answers: list[bool] = []
     new = []
     for run in runs:

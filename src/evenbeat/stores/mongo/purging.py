@@ -7,6 +7,7 @@ before their run. It deletes lines again after the run, because a worker may hav
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 
@@ -41,6 +42,11 @@ def purge(
         over["tenant"] = runs.tenant
     elif runs.spared:
         over["tenant"] = {"$nin": list(runs.spared)}
+    if runs.held:
+        over["$nor"] = [
+            {"finished_at": {"$gte": each.before}, "fired_by": {"$regex": f"{re.escape(each.mark)}$"}}
+            for each in runs.held
+        ]
     recorded = {"recorded_at": {"$lt": finished_before}}
     expired = {"expires": {"$lte": now}}
     others = {SKIPPED: recorded, RECORDS: expired} if runs.others else {}

@@ -69,6 +69,20 @@ def put(session: Session, record: Record, expect: int | None, now: Instant, pati
     return get(session, record.kind, record.tenant, record.key, now) == record
 
 
+def change(session: Session, record: Record, expect: int | None, now: Instant) -> bool:
+    """Write a record by compare-and-set in a transaction, which conflicts with another one that writes it."""
+    identity = record_id(record.kind, record.tenant, record.key)
+    found = session.find("find record", RECORDS, {"_id": identity}, fields={"version": 1, "expires": 1})
+    present = found[0] if found and not _has_expired(found[0], now) else None
+    if expect != (None if present is None else present.get("version")):
+        return False
+    if found:
+        session.bulk("replace records", RECORDS, [ReplaceOne({"_id": identity}, record_document(record))])
+    else:
+        session.insert("insert records", RECORDS, [record_document(record)])
+    return True
+
+
 def add(session: Session, records: Sequence[Record], now: Instant, careful: bool) -> None:
     """Add records in a transaction. A record that exists and has not expired stays as it is.
 

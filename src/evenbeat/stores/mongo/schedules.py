@@ -74,6 +74,10 @@ def put(session: Session, writes: Sequence[Write], now: Instant, careful: bool) 
             answers.append(Written(repeated, current))
             refused[key] = None
             continue
+        if write.record is not None and not records.change(session, *write.record, now):
+            answers.append(Written(False, current))
+            refused[key] = None
+            continue
         versions[key], present[key] = wanted.version, wanted
         accepted.append(write.planned)
         answers.append(Written(True, wanted))

@@ -30,7 +30,7 @@ from pymongo.operations import DeleteMany, DeleteOne, ReplaceOne
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge
+from evenbeat.errors import RowRefused, StoreUnavailable, TooLarge
 from evenbeat.stores.mongo import exact_reading
 from evenbeat.stores.mongo.location import Document
 
@@ -39,6 +39,9 @@ Sort: TypeAlias = Sequence[tuple[str, int]]
 Operation: TypeAlias = UpdateOne | UpdateMany | ReplaceOne[Document] | DeleteOne | DeleteMany
 
 _DUPLICATE = 11000
+_ID = {"_id": 1}
+# DocumentValidationFailure: by a validator of the collection.
+_REFUSED = 121
 _UNAUTHORIZED = (13, 8000)
 # BSONObjectTooLarge, a document that is too large after an update or for an upsert, TransactionTooLarge,
 # TransactionTooLargeForCache, a full buffer of the server.
@@ -281,8 +284,10 @@ class Session:
             {**command, "maxTimeMS": max(1, int(patience * 1000)), "writeConcern": concern}
         )
         for error in answer.get("writeErrors", ()):
-            if error["code"] == _DUPLICATE:
+            if error["code"] == _DUPLICATE and error.get("keyPattern", _ID) == _ID:
                 raise Duplicate
+            if error["code"] in (_DUPLICATE, _REFUSED):
+                raise RowRefused(str(error["errmsg"])[:_LONGEST_TEXT])
             raise OperationFailure(str(error["errmsg"]), error["code"])
         return answer
 
@@ -348,9 +353,7 @@ class Session:
         except DocumentTooLarge as error:
             raise self._too_large(str(error)) from error
         except (OverflowError, UnicodeError, BSONError) as error:
-            raise InvalidValue(
-                f"MongoDB cannot store a value: {error}", field="document", value=None
-            ) from error
+            raise RowRefused(str(error), "MongoDB cannot store a value") from error
 
     def _translation(self, error: PyMongoError) -> Exception:
         if isinstance(error, ConfigurationError):
@@ -363,7 +366,9 @@ class Session:
         if not _TOO_LARGE.isdisjoint(codes):
             return self._too_large(_text(error))
         if isinstance(error, DuplicateKeyError) or codes == {_DUPLICATE}:
-            return Duplicate()
+            return Duplicate() if _is_of_id(error) else RowRefused(_text(error))
+        if _REFUSED in codes:
+            return RowRefused(_text(error))
         if self._client_session is not None and isinstance(error, OperationFailure):
             is_transient = error.has_error_label("TransientTransactionError")
             if is_transient and not codes.isdisjoint(_CONTENDED):
@@ -375,6 +380,13 @@ class Session:
             f"{self.where}: {text}; write less at once, store large payloads and results elsewhere and "
             "pass a reference to them, or give the server a larger cache"
         )
+
+
+def _is_of_id(error: PyMongoError) -> bool:
+    """Return whether a duplicate has the id of another document, not a value of a user's own unique index."""
+    details = getattr(error, "details", None) or {}
+    found = details.get("writeErrors") or [details]
+    return all(entry.get("keyPattern", _ID) == _ID for entry in found)
 
 
 def _check_concern(answer: Document) -> None:

@@ -11,7 +11,7 @@ from pymongo import UpdateOne
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, Statistics, Transition
-from evenbeat.stores.decisions import RunStatus, Settlement, all_parts, changes, settlement
+from evenbeat.stores.decisions import RunStatus, Settlement, all_parts, changes, leaves_cohort, settlement
 from evenbeat.stores.dependencies import successes_of
 from evenbeat.stores.mongo import dependencies, new_runs, records
 from evenbeat.stores.mongo.location import Document
@@ -24,7 +24,7 @@ from evenbeat.stores.mongo.session import SHORT_WAIT, Contended, Session
 _FEW = 16
 # More claimed runs than a worker holds: those that it lost are not forgotten otherwise.
 _MOST_HELD = 10_000
-_STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1, "cohort": 1}
+_STATUS = {"state": 1, "attempt": 1, "settled": 1, "lease_until": 1, "cohort": 1, "claim": 1}
 
 # Like ``firing.wakes_on_run_end``: matches a schedule that limits its active runs and may be waiting with its
 # next tick. No other schedule is written. A fire that starts to wait for a run writes the run, so the two
@@ -92,25 +92,27 @@ class HeldRuns:
     without reading the run may free a slot."""
 
     def __init__(self) -> None:
-        self._has_cohort: dict[str, bool] = {}
+        self._has_cohort: dict[tuple[str, str | None], bool] = {}
+        """By id and claim: the id of a purged run may come again."""
 
     def add(self, runs: Sequence[RunRecord]) -> None:
         if len(self._has_cohort) > _MOST_HELD:
             self._has_cohort.clear()
-        self._has_cohort.update({run.id: run.cohort is not None for run in runs})
+        self._has_cohort.update({(run.id, run.claim): run.cohort is not None for run in runs})
 
     def frees(self, session: Session, transitions: Sequence[Transition]) -> bool:
         """Return whether one of the transitions has freed a slot. Reads runs that the store has not claimed
         itself."""
         ended = [
-            transition.run
+            (transition.run, transition.claim)
             for transition in transitions
-            if transition.state not in (UNSET, "running") and "running" in transition.expect
+            if "running" in transition.expect
+            if transition.state not in (UNSET, "running") or leaves_cohort(transition)
         ]
-        known = {run_id: self._has_cohort.pop(run_id, None) for run_id in ended}
+        known = {each: self._has_cohort.pop(each, None) for each in ended}
         if any(known.values()):
             return True
-        unknown = [run_id for run_id, has_cohort in known.items() if has_cohort is None]
+        unknown = [run_id for (run_id, _), has_cohort in known.items() if has_cohort is None]
         where = {"_id": {"$in": unknown}, "cohort": {"$gt": NO_COHORT}}
         return bool(unknown) and bool(
             session.find("find cohorts", RUNS, where, fields={"_id": 1}, limit=1, quiet=True)
@@ -156,7 +158,9 @@ def settle_quickly(
     """
     # Assume that each run has the expected status. The update does not match a run that has another one.
     expected = {
-        transition.run: RunStatus(transition.expect[0], transition.attempt, None, None)
+        transition.run: RunStatus(
+            transition.expect[0], transition.attempt, None, None, claim=transition.claim
+        )
         for transition in transitions
     }
     done = settlement(transitions, expected, now)
@@ -176,6 +180,7 @@ def _expected(transition: Transition, now: Instant) -> Document:
     where: Document = {
         "_id": transition.run,
         "attempt": transition.attempt,
+        "claim": transition.claim,
         "state": {"$in": list(transition.expect)},
         "settled": {"$ne": transition.token},
     }
@@ -238,7 +243,7 @@ def _revisions(session: Session, transitions: Sequence[Transition]) -> dict[Key,
 
 def _update(fields: dict[str, object]) -> Document:
     """Return the update that sets these fields. A run without a cohort has an empty one."""
-    return set_and_unset(fields | {"cohort": NO_COHORT} if "task" in fields else fields)
+    return set_and_unset(fields | {"cohort": NO_COHORT} if "cohort" in fields else fields)
 
 
 def _status(document: Document) -> RunStatus:
@@ -248,6 +253,7 @@ def _status(document: Document) -> RunStatus:
         document.get("settled"),
         document.get("lease_until"),
         document.get("cohort") or None,
+        document.get("claim"),
     )
 
 

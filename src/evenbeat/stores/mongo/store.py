@@ -58,9 +58,10 @@ from evenbeat.stores.mongo import (
 from evenbeat.stores.mongo.claimer import Claimer
 from evenbeat.stores.mongo.connections import Connections
 from evenbeat.stores.mongo.location import Document, read_location
-from evenbeat.stores.mongo.rows import log_document
+from evenbeat.stores.mongo.rows import key_of, log_document
 from evenbeat.stores.mongo.session import Contended, Duplicate, OnCommand, Session
 from evenbeat.stores.mongo.waking import CollectionTransport
+from evenbeat.stores.refusals import ClaimRefusals, FireRefused, Refusals, Selection, write_each
 from evenbeat.stores.waking import Waker
 
 T = TypeVar("T")
@@ -99,6 +100,8 @@ class MongoStore:
         self._claimer = Claimer(self._connections, self.now)
         self._held = settling.HeldRuns()
         self._others = firing.Contention()
+        self._refusals = Refusals()
+        self._claim_refusals = ClaimRefusals()
         self._shard = settling.Shard()
         self._waker = Waker(CollectionTransport(self.location.shown, self._connections.session))
 
@@ -143,23 +146,51 @@ class MongoStore:
 
     def fire_due(self, now: Instant, limit: int, plan: PlanFunction) -> Fired:
         check_limit(limit)
-        session = self._session
         now = min(now, self.now())
         # Most calls find nothing due: they only read.
-        first = start = firing.earliest(session)
-        if first is None or start is None or first.wake_at > now or limit <= 0:
-            return Fired((), None if first is None else first.wake_at)
-        others = self._others
-        if others.has(first):
+        first = firing.earliest(self._session, without=self._refusals.left_out(now))
+        if first is None or first.wake_at > now or limit <= 0:
+            return Fired((), self._refusals.next_wake(None if first is None else first.wake_at, now))
+        if self._others.has(first):
             return Fired((), first.wake_at)
+        known: firing.BatchStart | None = first
+
+        def fire(selection: Selection, plan: PlanFunction) -> Fired:
+            nonlocal known
+            # The first step needs no other search.
+            start, known = known, None
+            if start is None or selection.without:
+                start = firing.earliest(self._session, without=selection.without)
+            if start is None or start.wake_at > now:
+                return Fired((), None if start is None else start.wake_at)
+            try:
+                return self._fire_first(start, now, selection, plan)
+            except FireRefused as refusal:
+                raise self._with_row(refusal) from refusal
+
+        return self._refusals.fire(fire, now, limit, plan)
+
+    def _with_row(self, refusal: FireRefused) -> FireRefused:
+        """Return the refusal with the row, if it was refused before the row was read."""
+        if refusal.rows:
+            return refusal
+        query = ScheduleQuery(keys=tuple(refusal.keys), limit=len(refusal.keys))
+        rows = [row for row in self.find_schedules(query).items if not row.damage]
+        return FireRefused(rows, [], refusal.error) if rows else refusal
+
+    def _fire_first(
+        self, first: firing.BatchStart, now: Instant, selection: Selection, plan: PlanFunction
+    ) -> Fired:
+        """Fire the batch that begins with ``first``, or one behind it if another node has reserved that."""
+        session, others, start = self._session, self._others, first
         for passed in range(1, _TRIES + 1):
             try:
                 with firing.reserved(session, start, self.now()):
-                    fired = self._fire(start, now, limit, plan)
+                    fired = self._fire(start, now, selection, plan)
             except firing.BatchReserved:
                 others.met_at(first)
                 following = (
-                    firing.earliest(session, now, passed * limit)
+                    firing.earliest(session, now, passed * selection.limit, selection.without)
                     if others.may_leave_some(first, now)
                     else None
                 )
@@ -169,16 +200,18 @@ class MongoStore:
             else:
                 if fired is None:
                     break
-                others.fired(fired, limit)
+                others.fired(fired, selection.limit)
                 return fired if start == first else fired._replace(next_wake=first.wake_at)
         # Other nodes are firing the due schedules; retry soon.
         return Fired((), first.wake_at)
 
-    def _fire(self, start: firing.BatchStart, now: Instant, limit: int, plan: PlanFunction) -> Fired | None:
+    def _fire(
+        self, start: firing.BatchStart, now: Instant, selection: Selection, plan: PlanFunction
+    ) -> Fired | None:
         """Fire a reserved batch, or a part of it; None if other clients write all of its documents."""
-        careful, size = False, limit
+        careful, size = False, selection.limit
         for tries in range(_TRIES):
-            batch = firing.Batch(start, now, size, self.now())
+            batch = firing.Batch(start, now, selection._replace(limit=size), self.now())
             try:
                 return self._connections.once(
                     lambda session, careful: firing.fire(session, batch, plan, careful),  # noqa: B023 - called at once
@@ -194,14 +227,27 @@ class MongoStore:
                 self._connections.step_aside(tries)
                 # A smaller batch conflicts with fewer clients, such as those that settle its runs.
                 size = max(1, size // 2)
-            except TooLarge:
+            except TooLarge as error:  # of the commit
                 if size == 1:
-                    raise
+                    raise FireRefused([], [key_of({"_id": start.id})], error) from error
                 size //= 2
         return None
 
-    def add_runs(self, runs: Sequence[RunRecord]) -> list[bool]:
-        return _by_size(self._add, runs, lambda run: len(run.payload))
+    def add_runs(self, runs: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
+        def add(part: Sequence[RunRecord]) -> list[bool]:
+            return self._add(part) if before is None else self._add_before(part, before)
+
+        return _by_size(add, runs, lambda run: len(run.payload))
+
+    def _add_before(self, runs: Sequence[RunRecord], before: Instant) -> list[bool]:
+        """Add runs until an instant. In a transaction, also one run: the transaction reads the ids first and
+        then the clock, so the insertion of a run that was purged meanwhile is a conflict."""
+
+        def add(session: Session, _: bool) -> list[bool]:
+            there = new_runs.present(session, list(dict.fromkeys(run.id for run in runs)))
+            return [False] * len(runs) if self.now() >= before else new_runs.add_absent(session, runs, there)
+
+        return self._connections.write(add)
 
     def _add(self, runs: Sequence[RunRecord]) -> list[bool]:
         if len(runs) == 1:
@@ -217,6 +263,9 @@ class MongoStore:
         )
 
     def claim_runs(self, claim: Claim) -> Claimed:
+        return self._claim_refusals.claim(self._claim, claim, self.now)
+
+    def _claim(self, claim: Claim) -> Claimed:
         found = self._claimer.claim(claim)
         self._held.add(found.runs)
         if found.to_quarantine:
@@ -264,7 +313,12 @@ class MongoStore:
 
     def _quarantine(self, held: Document, to_quarantine: list[tuple[Document, Unreadable]]) -> None:
         now = self.now()
-        self._connections.write(lambda session, _: claims.quarantine(session, held, to_quarantine, now))
+
+        def write(part: Sequence[tuple[Document, Unreadable]]) -> None:
+            self._connections.write(lambda session, _: claims.quarantine(session, held, list(part), now))
+
+        # One that is refused stays running until its lease ends, and then is tried again.
+        write_each(write, to_quarantine, lambda one: f"run {one[0]['_id']}")
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         return history.count(self._session, tenant)

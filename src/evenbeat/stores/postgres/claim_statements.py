@@ -301,11 +301,15 @@ ORDER BY run.run_at, run.id LIMIT %(most)s
 """
 
 # Skips runs that another transaction has locked: a later claim gives them their cohort. The fourth word of a
-# cohort is its task: a run that was moved to another task since is left alone.
+# cohort is its task, and the fifth marks flows: a run that was moved to another task since, or turned out to
+# be a flow, is left alone.
 GIVE_COHORTS = f"""
 UPDATE evenbeat.runs AS run SET cohort = wanted.cohort
 FROM {rows_of(("id", "cohort"))}
-WHERE run.id = wanted.id AND (wanted.cohort IS NULL OR split_part(wanted.cohort, ' ', 4) = run.task)
+WHERE run.id = wanted.id AND (wanted.cohort IS NULL OR (
+    split_part(wanted.cohort, ' ', 4) = run.task
+    AND (split_part(wanted.cohort, ' ', 5) = '=flow') = (run.kind = 'flow')
+))
 AND run.id = ANY (ARRAY(
     SELECT id FROM evenbeat.runs WHERE id = {listed("ids")} AND state IN ('queued', 'running')
     ORDER BY id FOR UPDATE SKIP LOCKED

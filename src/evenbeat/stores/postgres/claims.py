@@ -6,7 +6,7 @@ from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.postgres import claim_statements as sql
 from evenbeat.stores.postgres import limited_claims
 from evenbeat.stores.postgres.encoding import marked, unmarked_at
-from evenbeat.stores.postgres.free_claims import ClaimResult, free_runs, started
+from evenbeat.stores.postgres.free_claims import ClaimResult, committed, free_runs, started
 from evenbeat.stores.postgres.outlook import Groups, Guess, Outlook, outlook_statement, scope
 from evenbeat.stores.postgres.runs import FREE_TEXT, read_rows
 from evenbeat.stores.postgres.session import Statement, Transaction
@@ -45,6 +45,6 @@ def claim(transaction: Transaction, wanted: Claim, guess: Guess | None, clock: i
     runs_read, to_quarantine = read_rows(chosen)
     taken, statements = started(transaction, wanted, runs_read)
     # No limit concerns the claim, and none can be set before it is committed.
-    *_, ((found,),) = transaction.commit("claim runs", [*statements, of_claim.groups_statement])
+    *_, ((found,),) = committed(transaction, taken, [*statements, of_claim.groups_statement])
     coming = Groups(found)
     return ClaimResult(Claimed(tuple(taken), coming.next_due), coming.guess(due), to_quarantine)

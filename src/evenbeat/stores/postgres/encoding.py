@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from evenbeat.core.records import RunRecord
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import RowRefused
 from evenbeat.stores.rows import Row
 
 _NUL, _MARK = "\u2400", "\u241b"
@@ -84,4 +84,4 @@ def _encoded(value: object) -> bytes:
     try:
         return _encoder.encode(value)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"PostgreSQL cannot store a value: {error}", field="row", value=None) from error
+        raise RowRefused(str(error), "PostgreSQL cannot store a value") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from evenbeat.errors import EvenbeatError, InvalidValue, StoreUnavailable, TooLarge
+from evenbeat.errors import EvenbeatError, RowRefused, StoreUnavailable, TooLarge
 
 _ADVICE = {
     "08006": "the connection was lost",
@@ -46,6 +46,13 @@ _IN_WORDS = {
 }
 
 
+# Classes of codes: of a trigger's own errors (RAISE, other languages), and of views with a check.
+_OF_VALUES = ("09", "21", "22", "23", "27", "2F", "38", "39", "44", "P0")
+# Classes that say nothing about a row, wherever they come from: connections, transactions that may be
+# repeated, locks, resources, shutdown, the system.
+_OF_SERVER = ("", "08", "25", "28", "3D", "3F", "40", "53", "55", "57", "58", "XX")
+
+
 class TimedOut(psycopg.OperationalError):
     """The server did not answer in time. It may still execute the statements."""
 
@@ -64,18 +71,31 @@ _SIZE_IN_WORDS = ("invalid memory alloc request size", "out of memory", "Cannot 
 def translated(shown: str, error: Exception, size: int = 0) -> EvenbeatError:
     """Return the error to raise for an error of the driver. ``size``: how many characters were sent."""
     if isinstance(error, (UnicodeEncodeError, OverflowError)):
-        return InvalidValue(f"PostgreSQL cannot store a value: {error}", field="row", value=None)
+        return RowRefused(str(error), "PostgreSQL cannot store a value")
     assert isinstance(error, psycopg.Error)
     if size > _LARGE and _is_of_size(error):
         return TooLarge(f"{shown}: {first_line(error)}; {size:,} characters were sent at once")
-    if isinstance(error, psycopg.IntegrityError):
-        return InvalidValue(f"the database refused a row: {first_line(error)}", field="row", value=None)
     if isinstance(error, psycopg.DataError) or error.sqlstate == "54000":
-        return InvalidValue(f"PostgreSQL cannot store a value: {first_line(error)}", field="row", value=None)
+        return RowRefused(first_line(error), "PostgreSQL cannot store a value")
+    if _is_about_values(error):
+        return RowRefused(first_line(error))
     if isinstance(error, TimedOut | Unreplicated):
         return StoreUnavailable(f"{shown}: {error}; what was sent may still take effect")
     advice = _connecting(str(error)) if error.sqlstate is None else _ADVICE.get(error.sqlstate)
     return StoreUnavailable(f"{shown}: {first_line(error)}" + (f" ({advice})" if advice else ""))
+
+
+def _is_about_values(error: psycopg.Error) -> bool:
+    """Return whether the server refuses the values of a row: by a constraint, or by a trigger."""
+    code = error.sqlstate or ""
+    if code[:2] in _OF_VALUES or isinstance(error, psycopg.IntegrityError):
+        return True
+    # The code of a policy of row-level security is the one of a missing privilege.
+    if code == "42501":
+        return error.diag.source_function == "ExecWithCheckOptions"
+    # A trigger may raise any code, and may itself be broken. No statement of ours calls a function that has a
+    # context.
+    return code[:2] not in _OF_SERVER and "function" in (error.diag.context or "")
 
 
 def _is_of_size(error: psycopg.Error) -> bool:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
+from evenbeat.errors import RowRefused
 from evenbeat.rules.limits import Candidate, choose, share
 from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.postgres import claim_statements as sql
@@ -18,6 +19,7 @@ from evenbeat.stores.postgres.encoding import json_list, marked
 from evenbeat.stores.postgres.outlook import Groups, Guess, Scope
 from evenbeat.stores.postgres.runs import UnreadableRow
 from evenbeat.stores.postgres.session import Statement, Transaction
+from evenbeat.stores.refusals import ClaimRefused
 from evenbeat.stores.rows import RUN, Row
 
 _ID, _TENANT, _QUEUE, _PRIORITY, _RUN_AT, _COHORT = (
@@ -129,3 +131,15 @@ def started(
         "ids": json_list([run.id for run in taken]),
     }
     return taken, [(sql.CLAIM, values)]
+
+
+def committed(
+    transaction: Transaction, taken: Sequence[RunRecord], statements: Sequence[Statement]
+) -> list[list[Row]]:
+    """Commit the statements that start these runs."""
+    try:
+        return transaction.commit("claim runs", statements)
+    except RowRefused as error:
+        if not taken:
+            raise
+        raise ClaimRefused([run.id for run in taken], error) from error

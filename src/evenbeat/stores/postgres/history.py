@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
+from evenbeat.errors import RowRefused
 from evenbeat.stores.base import ActiveCounts, EndedRuns, Page, Purged, QueueCounts, RunQuery
 from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.postgres import past_statements as sql
@@ -16,6 +18,7 @@ from evenbeat.stores.postgres.encoding import is_kept, json_list, json_text, mar
 from evenbeat.stores.postgres.runs import FREE_TEXT
 from evenbeat.stores.postgres.session import Session, Transaction
 from evenbeat.stores.queue_counts import added_up
+from evenbeat.stores.refusals import MOST_UNDELETED, delete_in_parts
 from evenbeat.stores.rows import LOG, Row, log_row, read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.run_search import ORDER, columns, conditions, position_after
 
@@ -283,17 +286,56 @@ def purge(
     return Purged(gone, FIRST if all_runs or runs.tenant is not None or last is None else last)
 
 
+def purge_in_parts(
+    transaction: Transaction, finished_before: Instant, limit: int, clock: int | None, runs: EndedRuns
+) -> Purged:
+    """Purge like ``purge``, after the database has refused to delete a row: without such rows."""
+    since = FIRST if runs.since is None else runs.since
+    values = {"since": since, "before": finished_before, "clock": clock}
+    kinds = [
+        ("delete runs", sql.SELECT_OVER[text], more, sql.DELETE_RUNS) for text, more in _over_statements(runs)
+    ]
+    if runs.others:
+        kinds.append(("delete skipped", sql.SELECT_OLD_SKIPPED, {}, sql.DELETE_SKIPPED_ROWS))
+        kinds.append(("delete records", sql.SELECT_EXPIRED, {}, sql.DELETE_RECORD_ROWS))
+    gone = 0
+    for name, select, more, text in kinds:
+        if gone < limit:
+            most = limit - gone + MOST_UNDELETED
+            found = [
+                row[0] for row in transaction.rows("select old", select, {**values, **more, "limit": most})
+            ]
+            gone += delete_in_parts(partial(_delete_alone, transaction, name, text), found, limit - gone)
+    transaction.commit("commit", [])
+    # What is left now may be what can't be deleted: the next round tries it again.
+    return Purged(gone, finished_before if gone < limit else FIRST)
+
+
+def _delete_alone(transaction: Transaction, name: str, text: str, rows: Sequence[str]) -> None:
+    """Delete rows; if that is refused, the transaction stays as it was before."""
+    try:
+        transaction.together(name, [("SAVEPOINT part", ()), (text, {"places": list(rows)})])
+    except RowRefused:
+        transaction.together(name, [("ROLLBACK TO SAVEPOINT part", ())])
+        raise
+
+
 def _over_statements(runs: EndedRuns) -> list[tuple[str, dict[str, Any]]]:
     if not runs.states:
         return []
+    held: dict[str, Any] = {}
+    if runs.held:
+        held = {"marks": [each.mark for each in runs.held], "edges": [each.before for each in runs.held]}
     if runs.tenant is not None:
         if not is_kept(runs.tenant):
             return []
-        return [(sql.DELETE_OVER_OF_TENANT, {"tenant": runs.tenant, "state": state}) for state in runs.states]
+        text = sql.DELETE_OVER_OF_TENANT_UNHELD if held else sql.DELETE_OVER_OF_TENANT
+        return [(text, {"tenant": runs.tenant, "state": state, **held}) for state in runs.states]
     if runs.is_every_run:
-        return [(sql.DELETE_OVER, {})]
+        return [(sql.DELETE_OVER_UNHELD if held else sql.DELETE_OVER, held)]
     spared = [tenant for tenant in runs.spared if is_kept(tenant)]
-    return [(sql.DELETE_OVER_EXCEPT, {"states": list(runs.states), "spared": spared})]
+    text = sql.DELETE_OVER_EXCEPT_UNHELD if held else sql.DELETE_OVER_EXCEPT
+    return [(text, {"states": list(runs.states), "spared": spared, **held})]
 
 
 def ended_at(

@@ -14,15 +14,17 @@ from typing import NamedTuple
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord
+from evenbeat.errors import RowRefused
 from evenbeat.rules.limits import Candidate, Limits, Usage, choose, next_start, read_cohort
 from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.postgres import claim_statements as sql
 from evenbeat.stores.postgres import records
 from evenbeat.stores.postgres.encoding import json_list, json_text, unmarked
-from evenbeat.stores.postgres.free_claims import ClaimResult, candidate, free_runs, started
+from evenbeat.stores.postgres.free_claims import ClaimResult, candidate, committed, free_runs, started
 from evenbeat.stores.postgres.outlook import Groups, Guess, Outlook, outlook_statement, scope
 from evenbeat.stores.postgres.runs import read_rows
 from evenbeat.stores.postgres.session import Statement, Transaction
+from evenbeat.stores.refusals import ClaimRefused
 from evenbeat.stores.rows import Row
 
 # How many runs get a cohort in one claim, and how many runs it compares. Giving 200 takes about 10 ms.
@@ -101,7 +103,7 @@ def _claim_unlimited(
     rows = free_runs(transaction, wanted, scope(wanted, clock, limits), groups, None, [])
     runs, to_quarantine = read_rows(rows)
     taken, statements = started(transaction, wanted, runs)
-    transaction.commit("claim runs", statements)
+    committed(transaction, taken, statements)
     # Limited runs may be waiting: claim again soon.
     next_due = min(wanted.now, transaction.now)
     return ClaimResult(Claimed(tuple(taken), next_due), None, to_quarantine)
@@ -215,7 +217,10 @@ class _Claim:
             statements.append((sql.SELECT_BUCKETS, {**self._values, "keys": json_list(keys)}))
         if not statements:
             return {}, groups
-        answers = self._transaction.together("give cohorts", statements)
+        try:
+            answers = self._transaction.together("give cohorts", statements)
+        except RowRefused as error:
+            raise ClaimRefused(list(self._given), error, are_chosen=False) from error
         buckets = {key: unmarked(body) or "" for key, body in answers.pop()} if keys else {}
         if self._has_freed:
             ((found,),) = answers.pop()
@@ -259,8 +264,9 @@ class _Claim:
         cohorts = dict.fromkeys(run.cohort for run in taken if run.cohort is not None)
         rows = [{"queue": self._queued[cohort].queue, "cohort": cohort} for cohort in cohorts]
         values = {**self._values, "rows": json_text(rows)}
-        *_, firsts, (row,) = self._transaction.commit(
-            "claim runs",
+        *_, firsts, (row,) = committed(
+            self._transaction,
+            taken,
             [*statements, (sql.SELECT_FIRSTS, values), outlook_statement(self._wanted, self._clock)],
         )
         coming = Outlook(row)

@@ -79,14 +79,18 @@ _ENDED = "state NOT IN ('queued', 'running')"
 _IN_PERIOD = "coalesce(finished_at, 0) >= %(since)s AND coalesce(finished_at, 0) < %(before)s"
 
 
-def _delete_over(which: str) -> str:
+def _select_over(which: str) -> str:
     # SKIP LOCKED: two purges at once delete different rows, and neither waits for a settlement.
     return f"""
-WITH gone AS (
-    DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY(
         SELECT id FROM evenbeat.runs WHERE {_ENDED} AND {_IN_PERIOD}{which}
         ORDER BY coalesce(finished_at, 0) LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE SKIP LOCKED"""
+
+
+def _delete_over(which: str) -> str:
+    return f"""
+WITH gone AS (
+    DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY({_select_over(which)}
     ))
     RETURNING id, coalesce(finished_at, 0) AS ended
 ), swept AS (
@@ -96,10 +100,29 @@ SELECT count(*), max(ended) FROM gone
 """
 
 
+_EXCEPT = " AND state = ANY (%(states)s) AND tenant <> ALL (%(spared)s)"
+_OF_TENANT = " AND tenant = %(tenant)s AND state = %(state)s"
+# Reads the rows that it passes over.
+_HELD = """ AND NOT EXISTS (
+            SELECT FROM unnest(CAST(%(marks)s AS text[]), CAST(%(edges)s AS bigint[])) AS held (mark, edge)
+            WHERE coalesce(finished_at, 0) >= edge AND right(fired_by, length(mark)) = mark
+        )"""
 DELETE_OVER = _delete_over("")
+DELETE_OVER_UNHELD = _delete_over(_HELD)
 # Passes over runs that stay inside the index.
-DELETE_OVER_EXCEPT = _delete_over(" AND state = ANY (%(states)s) AND tenant <> ALL (%(spared)s)")
-DELETE_OVER_OF_TENANT = _delete_over(" AND tenant = %(tenant)s AND state = %(state)s")
+DELETE_OVER_EXCEPT = _delete_over(_EXCEPT)
+DELETE_OVER_EXCEPT_UNHELD = _delete_over(_EXCEPT + _HELD)
+DELETE_OVER_OF_TENANT = _delete_over(_OF_TENANT)
+DELETE_OVER_OF_TENANT_UNHELD = _delete_over(_OF_TENANT + _HELD)
+# After a refusal: which rows there are, and some of them.
+SELECT_OVER = {
+    _delete_over(which): _select_over(which)
+    for which in ("", _HELD, _EXCEPT, _EXCEPT + _HELD, _OF_TENANT, _OF_TENANT + _HELD)
+}
+DELETE_RUNS = """
+WITH gone AS (DELETE FROM evenbeat.runs WHERE id = ANY (CAST(%(places)s AS text[])) RETURNING id)
+DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
+"""
 # The instants at which the newest runs ended.
 SELECT_ENDS = f"""
 SELECT coalesce(finished_at, 0) FROM evenbeat.runs WHERE {_ENDED} AND state = ANY (%(states)s)
@@ -114,6 +137,16 @@ SELECT ended FROM unnest(CAST(%(states)s AS text[])) AS wanted (state), LATERAL 
 ) AS newest
 ORDER BY ended DESC LIMIT 1 OFFSET %(position)s - 1
 """
+SELECT_OLD_SKIPPED = """
+SELECT CAST(ctid AS text) FROM evenbeat.skipped WHERE recorded_at < %(before)s
+ORDER BY recorded_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+"""
+DELETE_SKIPPED_ROWS = "DELETE FROM evenbeat.skipped WHERE ctid = ANY (CAST(%(places)s AS tid[]))"
+SELECT_EXPIRED = f"""
+SELECT CAST(ctid AS text) FROM evenbeat.records WHERE expires <= {CLOCK}
+ORDER BY expires LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+"""
+DELETE_RECORD_ROWS = "DELETE FROM evenbeat.records WHERE ctid = ANY (CAST(%(places)s AS tid[]))"
 DELETE_SKIPPED = """
 WITH gone AS (
     DELETE FROM evenbeat.skipped WHERE ctid = ANY (ARRAY(

@@ -35,6 +35,13 @@ def put(transaction: Transaction, record: Record, expect: int | None, clock: int
     return bool(written) or _read(present) == [record]
 
 
+def change(transaction: Transaction, record: Record, expect: int | None) -> bool:
+    """Write a record by compare-and-set as a part of a transaction; wait for another one that writes it."""
+    values = {**_fields(record), "expect": expect, "clock": transaction.now}
+    write = sql.ADD_RECORD if expect is None else sql.CHANGE_RECORD
+    return bool(transaction.rows("change record", write, values))
+
+
 def overwriting(records: Sequence[Record]) -> list[Statement]:
     """Return the statement that writes records, whether they exist or not. Return an empty list if there are
     none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord, Transition
@@ -33,13 +33,16 @@ FREE_TEXT = tuple(RUN.index(name) for name in ("worker", "claim", "result", "err
 _FREE_TEXT_FIELDS = ("worker", "result", "error", "settled")
 
 
-def add(transaction: Transaction, runs: Sequence[RunRecord]) -> list[bool]:
+def add(
+    transaction: Transaction, runs: Sequence[RunRecord], before: Instant | None, clock: int | None
+) -> list[bool]:
     first = first_of_each(runs)
     if not first:
         return []
-    (rows,) = transaction.commit(
-        "insert runs", [(sql.INSERT_RUNS, {"rows": json_runs(list(first.values()))})]
-    )
+    text, values = sql.INSERT_RUNS, dict[str, Any](rows=json_runs(list(first.values())))
+    if before is not None:
+        text, values = sql.INSERT_RUNS_BEFORE, {**values, "before": before, "clock": clock}
+    (rows,) = transaction.commit("insert runs", [(text, values)])
     new = {row[0] for row in rows}
     answers = []
     for run in runs:
@@ -60,6 +63,10 @@ class UnreadableRow(NamedTuple):
 
     row: Row
     note: str
+
+    @property
+    def run(self) -> str:
+        return str(self.row[_ID])
 
 
 def read_rows(rows: list[Row]) -> tuple[list[RunRecord], list[UnreadableRow]]:
@@ -121,8 +128,8 @@ def settle(transaction: Transaction, transitions: Sequence[Transition]) -> tuple
     ids = json_list({part.run for part in flat if is_kept(part.run)})
     *gates, found = transaction.together("lock runs", [*locks, (sql.LOCK_RUNS, {"ids": ids})])
     statuses = {
-        run_id: RunStatus(state, attempt, unmarked(settled), lease_until, cohort)
-        for run_id, state, attempt, settled, lease_until, cohort in found
+        run_id: RunStatus(state, attempt, unmarked(settled), lease_until, cohort, unmarked(claim))
+        for run_id, state, attempt, settled, lease_until, cohort, claim in found
     }
     held = [row for rows in gates for row in rows]
     revisions = {(row[0], row[1]): (row[2], row[3], row[4]) for row in held}

@@ -15,11 +15,13 @@ from evenbeat.stores.postgres import dependencies, records
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import is_kept, json_list, json_runs, json_text, marked, unmarked_at
 from evenbeat.stores.postgres.session import Session, Statement, Transaction
+from evenbeat.stores.refusals import REFUSALS, FireRefused, Selection
 from evenbeat.stores.rows import (
     FIRED_FIELDS,
     SCHEDULE,
     SKIPPED,
     Row,
+    key_of,
     read_schedule,
     read_schedules,
     schedule_row,
@@ -47,6 +49,9 @@ def put(transaction: Transaction, writes: Sequence[Write]) -> list[Written]:
         if write.expect != versions.get(wanted.key):
             repeated = may_be_repetition(current, wanted) and _are_there(transaction, write, accepted)
             answers.append(Written(repeated, current))
+            continue
+        if write.record is not None and not records.change(transaction, *write.record):
+            answers.append(Written(False, current))
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
@@ -144,10 +149,12 @@ def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[st
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 
 
-def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction, clock: int | None) -> Fired:
+def fire(
+    transaction: Transaction, selection: Selection, now: Instant, plan: PlanFunction, clock: int | None
+) -> Fired:
     """Plan and write due rows that no other transaction has locked."""
-    values = {"now": now, "clock": clock, "format": FORMAT, "limit": limit}
-    found = transaction.rows("select due", sql.SELECT_DUE, values)
+    values = {"now": now, "clock": clock, "format": FORMAT, "limit": selection.most_read}
+    found = selection.chosen(transaction.rows("select due", sql.SELECT_DUE, values), key_of)
     now = min(now, transaction.now)
     due: list[ScheduleRecord] = []
     to_quarantine: list[tuple[Key, Exception]] = []
@@ -169,14 +176,26 @@ def fire(transaction: Transaction, now: Instant, limit: int, plan: PlanFunction,
             to_quarantine.append((schedule.key, error))
         else:
             budget.spend(planned[-1])
-    following = _what_follows(planned, transaction.now)
-    statements = [*_moves(planned), *following, *_quarantine(to_quarantine)]
-    answers = transaction.commit("fire", [*statements, (sql.NEXT_WAKE, {"format": FORMAT})])
-    return Fired(tuple(planned), _first(answers[-1]), tuple(key for key, _ in to_quarantine))
+    quarantined = tuple(key for key, _ in to_quarantine)
+    try:
+        following = _what_follows(planned, transaction.now)
+        statements = [*_moves(planned), *following, *_quarantine(to_quarantine)]
+        answers = transaction.commit("fire", [*statements, next_wakes(selection.without)])
+    except REFUSALS as error:
+        raise FireRefused(due, quarantined, error) from error
+    return Fired(tuple(planned), first_wake(answers[-1], selection.without), quarantined)
 
 
-def _first(rows: list[Row]) -> Instant | None:
-    return rows[0][0] if rows else None
+def next_wakes(without: frozenset[Key]) -> Statement:
+    """Return the statement that ``first_wake`` reads."""
+    if not without:
+        return sql.NEXT_WAKE, {"format": FORMAT}
+    return sql.NEXT_WAKES, {"format": FORMAT, "limit": len(without) + 1}
+
+
+def first_wake(rows: list[Row], without: frozenset[Key]) -> Instant | None:
+    """Return the next wake-up of the schedules that are not left out."""
+    return next((row[0] for row in rows if not without or row[1:] not in without), None)
 
 
 def _moves(planned: list[Planned]) -> list[Statement]:

@@ -123,6 +123,12 @@ SELECT wake_at FROM evenbeat.schedules WHERE wake_at IS NOT NULL AND format <= %
 ORDER BY wake_at LIMIT 1
 """
 
+# The same for several schedules, if some of them are left out.
+NEXT_WAKES = """
+SELECT wake_at, tenant, name FROM evenbeat.schedules WHERE wake_at IS NOT NULL AND format <= %(format)s
+ORDER BY wake_at LIMIT %(limit)s
+"""
+
 # If nothing is due, firing reads one index entry, and takes no lock.
 SELECT_NEXT_WAKE = f"SELECT ({_NEXT_WAKE}), {SERVERS_CLOCK}"
 NEXT_WAKE = _NEXT_WAKE
@@ -192,11 +198,12 @@ WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
 
-def _insert_runs(placeholder: str = "%(rows)s") -> str:
+def _insert_runs(placeholder: str = "%(rows)s", which: str = "") -> str:
     # Inserts in the order of ids: transactions that add the same runs wait for each other without a deadlock.
     return f"""
 INSERT INTO evenbeat.runs ({RUN_COLUMNS})
 SELECT {RUN_COLUMNS} FROM {rows_of(RUN, placeholder)}
+{which}
 ORDER BY id COLLATE "C"
 ON CONFLICT (id) DO NOTHING
 RETURNING id
@@ -205,6 +212,12 @@ RETURNING id
 
 # 16 us a run; 20 us for runs of schedules, which are in two more indexes.
 INSERT_RUNS = _insert_runs()
+# The clock of the moment, not of the beginning of the transaction. The planner evaluates the condition once.
+INSERT_RUNS_BEFORE = _insert_runs(
+    which="""WHERE CAST(%(before)s AS bigint) > coalesce(
+    CAST(%(clock)s AS bigint), CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+)"""
+)
 
 # For users' connections: the server sends the hint when, and if, their transaction commits.
 INSERTION = f"""
@@ -352,7 +365,8 @@ WHERE schedule.tenant = wanted.tenant AND schedule.name = wanted.name
 """
 
 LOCK_RUNS = f"""
-SELECT id, state, attempt, settled, lease_until, cohort FROM evenbeat.runs WHERE id = {listed("ids")}
+SELECT id, state, attempt, settled, lease_until, cohort, claim
+FROM evenbeat.runs WHERE id = {listed("ids")}
 ORDER BY id FOR UPDATE
 """
 

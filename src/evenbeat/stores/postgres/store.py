@@ -20,7 +20,7 @@ from evenbeat.core.records import (
     Statistics,
     Transition,
 )
-from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.errors import InvalidValue, RowRefused, StoreUnavailable
 from evenbeat.stores.base import (
     EVERYTHING,
     ActiveCounts,
@@ -59,9 +59,11 @@ from evenbeat.stores.postgres import (
 )
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.connections import Connections, Timeouts
+from evenbeat.stores.postgres.left_out import TransactionWithout, without_runs
 from evenbeat.stores.postgres.location import read_location
 from evenbeat.stores.postgres.session import OnCommand, Transaction
 from evenbeat.stores.postgres.waking import NotifyTransport
+from evenbeat.stores.refusals import ClaimRefusals, Refusals, Selection, write_each
 from evenbeat.stores.server_clock import ServerClock
 from evenbeat.stores.waking import Waker
 from evenbeat.stores.within import execute_within
@@ -107,8 +109,10 @@ class PostgresStore:
         timeouts = Timeouts(timeout, lock_timeout)
         connections = Connections(self.location, timeouts, self._server_clock, on_command)
         self._connections = connections
+        self._refusals = Refusals()
+        self._claim_refusals = ClaimRefusals()
         self._more_is_due = False
-        """Whether the last fire has left due schedules."""
+        """Whether the last fire has left due schedules, or has failed to find out."""
         self._guesses: dict[tuple[tuple[str, ...], frozenset[str] | None], outlook.Guess] = {}
         """What was due after the last claim, by queues and tasks of claims."""
         self._waker = Waker(NotifyTransport(self.location, self._connections, timeout))
@@ -193,31 +197,45 @@ class PostgresStore:
         check_limit(limit)
         # Most calls find nothing due: they read and lock nothing. In a burst the reading is left out.
         if not self._more_is_due:
-            next_wake, due = self._read_next_wake(now)
+            try:
+                next_wake, due = self._read_next_wake(now)
+            except StoreUnavailable:
+                # A statement that waits for a locked table keeps waiting after the client has given up.
+                # The next call begins with a transaction, whose statements the server ends in time.
+                self._more_is_due = True
+                raise
             if next_wake is None or next_wake > due:
-                return Fired((), next_wake)
+                return Fired((), self._refusals.next_wake(next_wake, due))
         clock = self._clock()
-        with self._connections.write(clock) as transaction:
-            fired = schedules.fire(transaction, now, limit, plan, clock)
+
+        def fire(selection: Selection, plan: PlanFunction) -> Fired:
+            with self._connections.write(clock) as transaction:
+                return schedules.fire(transaction, selection, now, plan, clock)
+
+        fired = self._refusals.fire(fire, now, limit, plan)
         self._more_is_due = bool(fired.planned and fired.next_wake is not None and fired.next_wake <= now)
         return fired
 
     def _read_next_wake(self, now: Instant) -> tuple[Instant | None, Instant]:
         """Return the next wake-up, and ``now`` or the store's own time, whichever is earlier."""
         sent = self._server_clock.mark()
+        without = self._refusals.left_out(now)
         with self._connections.read() as session:
             ((next_wake, servers),) = session.rows(
                 "select next wake", sql.SELECT_NEXT_WAKE, {"format": FORMAT}
             )
+            if without:
+                statement = schedules.next_wakes(without)
+                next_wake = schedules.first_wake(session.rows("select next wake", *statement), without)
         self._server_clock.update(servers, sent)
         clock = self._clock()
         return next_wake, min(now, servers if clock is None else clock)
 
-    def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
+    def add_runs(self, wanted: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
         answers: list[bool] = []
         for part in batches(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
             with self._write() as transaction:
-                answers += runs.add(transaction, part)
+                answers += runs.add(transaction, part, before, self._clock())
         return answers
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
@@ -238,6 +256,9 @@ class PostgresStore:
         return [known.get(run.id, run) for run in wanted]
 
     def claim_runs(self, claim: Claim) -> Claimed:
+        return self._claim_refusals.claim(self._claim, claim, self.now)
+
+    def _claim(self, claim: Claim) -> Claimed:
         # As in fire_due: an idle worker reads and locks nothing; a busy one has a guess.
         claim = outlook.possible(claim)
         kind = (claim.queues, claim.tasks)
@@ -249,7 +270,8 @@ class PostgresStore:
                 return Claimed((), found.next_claim(now))
         clock = self._clock()
         with self._connections.write(clock) as transaction:
-            taken = claims.claim(transaction, claim, guess, clock)
+            without = TransactionWithout.around(transaction, claim.without)
+            taken = claims.claim(without, claim, guess, clock)
         if taken.expected is not None:
             self._guesses[kind] = taken.expected
         self._fail(taken.to_quarantine)
@@ -259,7 +281,8 @@ class PostgresStore:
         sent = self._server_clock.mark()
         clock = self._clock()
         with self._connections.read() as session:
-            (row,) = session.rows("select next due", *outlook.outlook_statement(claim, clock))
+            statement = without_runs(outlook.outlook_statement(claim, clock), claim.without)
+            (row,) = session.rows("select next due", *statement)
         found = outlook.Outlook(row)
         self._server_clock.update(found.servers_clock, sent)
         return found, min(claim.now, found.servers_clock if clock is None else clock)
@@ -286,10 +309,16 @@ class PostgresStore:
         return lost
 
     def _fail(self, to_quarantine: Sequence[runs.UnreadableRow]) -> None:
-        if to_quarantine:
+        if not to_quarantine:
+            return
+
+        def write(part: Sequence[runs.UnreadableRow]) -> None:
             with self._write() as transaction:
-                runs.fail_unreadable(transaction, to_quarantine)
-            self.hint()  # a slot of a limit may be free
+                runs.fail_unreadable(transaction, part)
+
+        for one in write_each(write, to_quarantine, lambda one: f"run {one.run}"):
+            self._claim_refusals.leave_out(one.run, self.now())
+        self.hint()  # a slot of a limit may be free
 
     def count_runs(self, tenant: str | None = None) -> dict[RunState, int]:
         with self._connections.read() as session:
@@ -323,8 +352,12 @@ class PostgresStore:
     def purge(self, finished_before: Instant, limit: int, runs: EndedRuns = EVERYTHING) -> Purged:
         check_limit(limit)
         clock = self._clock()
-        with self._connections.write(clock) as transaction:
-            return history.purge(transaction, finished_before, limit, clock, runs)
+        try:
+            with self._connections.write(clock) as transaction:
+                return history.purge(transaction, finished_before, limit, clock, runs)
+        except RowRefused:
+            with self._connections.write(clock) as transaction:
+                return history.purge_in_parts(transaction, finished_before, limit, clock, runs)
 
     def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
         with self._connections.read() as session:

@@ -331,6 +331,19 @@ def read_log(session: Session, run: str) -> list[LogChunk]:
 
 def purge(session: Session, finished_before: Instant, limit: int, runs: EndedRuns) -> Purged:
     """Delete old rows, in scripts of a few milliseconds: the server does nothing else meanwhile."""
+    if runs.tenant is None or not runs.held or len(runs.states) < 2:
+        return _purge(session, finished_before, limit, runs)
+    # Passes over runs in the order of their ends, and the ends of a tenant are kept by state.
+    gone = 0
+    for state in runs.states:
+        purged = _purge(session, finished_before, limit - gone, replace(runs, states=(state,)))
+        gone += purged.deleted
+        if purged.until < finished_before or gone >= limit:
+            return Purged(gone, FIRST)
+    return Purged(gone, finished_before)
+
+
+def _purge(session: Session, finished_before: Instant, limit: int, runs: EndedRuns) -> Purged:
     gone = looked = skip = 0
     since = runs.since
     while gone < limit:
@@ -346,6 +359,7 @@ def purge(session: Session, finished_before: Instant, limit: int, runs: EndedRun
                 runs.tenant or False,
                 list(runs.spared),
                 runs.others,
+                [[each.mark, each.before] for each in runs.held],
             ],
         )
         session.committed()

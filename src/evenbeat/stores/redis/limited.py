@@ -100,11 +100,11 @@ class LimitedClaims:
                 due = min(wanted.now, self._session.now())
                 return Batch(reply[0], due, is_repetition=True, is_over=True)
             if kind == "limits":
-                version, is_checked, bodies = reply
+                version, is_checked, bodies, mark = reply
                 if version != known.version:
                     known = self._known = _Known(version, read_limits(bodies))
                 if not is_checked:
-                    reading.check_running(known)
+                    reading.check_running(known, mark)
                 continue
             if kind == "give":
                 rounds -= 1
@@ -131,7 +131,7 @@ class _Reading:
         self.room = room
         self._goes_on = goes_on
         self._given: list[list[object]] = []
-        self._is_checked = False
+        self._checked: str | bool = False
         self.misfits: list[_Line] = []
 
     def send(self, known: _Known, most: int) -> list[Any]:
@@ -150,21 +150,22 @@ class _Reading:
                 "concerned": [limits.any, *map(sorted, (limits.tasks, limits.tenants, limits.queues))],
                 "keyed": known.is_keyed,
                 "given": self._given,
-                "checked": self._is_checked,
+                "checked": self._checked,
                 "most": most,
                 "misfits": self.misfits,
                 "bytes": BYTES,
             },
         )
-        if self._given or self._is_checked:
+        if self._given or self._checked:
             self._session.committed()
-        self._given, self._is_checked, self.misfits = [], False, []
+        self._given, self._checked, self.misfits = [], False, []
         return reply
 
-    def check_running(self, known: _Known) -> None:
+    def check_running(self, known: _Known, mark: str) -> None:
         """Give cohorts to the running runs, some of which may have started before a limit was set.
 
-        Until that is done, no run is claimed. A run that starts later has its cohort.
+        Until that is done, no run is claimed. A run that starts later has its cohort. ``mark`` changes when a
+        run loses its cohort meanwhile, or starts without a claim: then all of them are looked at again.
         """
         names = ("id", "state", "queue", "priority", "tenant", "task", "cohort", "payload", "definition")
         key = f"{self._session.location.base}leases"
@@ -186,7 +187,7 @@ class _Reading:
                 )
                 if get("state") == "running" and cohort != get("cohort"):
                     self._given.append([get("id", ""), "running", cohort or False])
-        self._is_checked = True
+        self._checked = mark
 
     def give_queued(self, limits: Limits, rows: Iterable[Sequence[str]]) -> None:
         for run_id, family, ready, *columns, definition, payload in rows:

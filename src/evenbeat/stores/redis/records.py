@@ -44,9 +44,13 @@ def get_many(session: Session, kind: str, tenant: str, keys: Sequence[str]) -> d
     return found
 
 
+def record_change(record: Record, expect: int | None) -> list[object]:
+    """Return a record as the scripts write it, with the version that must be stored, or false."""
+    return [*record_row(record), False if expect is None else number_text(expect)]
+
+
 def put(session: Session, record: Record, expect: int | None) -> bool:
-    expected = False if expect is None else number_text(expect)
-    (is_there,) = session.run("put_record", [*record_row(record), expected])
+    (is_there,) = session.run("put_record", record_change(record, expect))
     session.committed()
     return bool(is_there)
 

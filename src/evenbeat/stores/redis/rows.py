@@ -26,7 +26,7 @@ from evenbeat.core.records import (
     ScheduleRecord,
     ScheduleState,
 )
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import RowRefused
 from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
 from evenbeat.stores.redis.encoding import (
     Fields,
@@ -100,7 +100,7 @@ def _definition(rest: ScheduleDefinition | RunDefinition) -> str:
     try:
         return _encode(rest).decode()
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"Redis cannot store a value: {error}", field="row", value=None) from error
+        raise RowRefused(str(error), "Redis cannot store a value") from error
 
 
 _INSTANTS = frozenset(

@@ -11,7 +11,7 @@ from evenbeat.core.records import RunRecord, Statistics, Transition
 from evenbeat.stores.base import Claim, Claimed, Lost
 from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.damage import Unreadable, quarantine_note
-from evenbeat.stores.decisions import parts, weight
+from evenbeat.stores.decisions import leaves_cohort, parts, weight
 from evenbeat.stores.redis.encoding import Fields, fields_of, instant_text, member_of, number_text, path_of
 from evenbeat.stores.redis.limited import Batch, LimitedClaims
 from evenbeat.stores.redis.records import record_row
@@ -30,10 +30,10 @@ def size_of(run: RunRecord) -> int:
     return size + len(run.earlier or "") + len(run.flow or "")
 
 
-def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
+def add(session: Session, runs: Sequence[RunRecord], before: Instant | None) -> list[bool]:
     answers: list[bool] = []
     for part in batches(runs, BATCH, size_of):
-        (replies,) = session.run("add_runs", [new_run(run) for run in part])
+        (replies,) = session.run("add_runs", [[new_run(run) for run in part], before or False])
         session.committed()
         answers += map(bool, replies)
     return answers
@@ -203,11 +203,12 @@ def _transition_row(t: Transition) -> list[object]:
         False if t.counts is None else _figures(t.counts, t.tick),
         False if t.wakes is None else member_of(*t.wakes),
         _gate(t),
+        False if t.claim is None else t.claim,
     ]
-    if t.records or t.task is not UNSET:
+    if t.records or leaves_cohort(t):
         row.append([record_row(record) for record in t.records])
-    if t.task is not UNSET:
-        row.append(t.task)
+    if leaves_cohort(t):
+        row.append([False if t.task is UNSET else t.task, False if t.kind is UNSET else t.kind])
     return row
 
 

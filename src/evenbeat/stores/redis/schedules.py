@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, Record, RunState, ScheduleRecord
 from evenbeat.rules.dependencies import PENDING, PENDING_A_STEP, Facts, facts_of
-from evenbeat.rules.firing import DEFERRED, Active, Planned, needs_active
+from evenbeat.rules.firing import Active, Planned, needs_active
+from evenbeat.rules.refusals import LONGEST_WAIT, SHORTEST_WAIT, refusal_text
 from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write, Written
 from evenbeat.stores.batching import BYTES, batches
 from evenbeat.stores.damage import Unreadable, quarantine_note
@@ -27,7 +28,7 @@ from evenbeat.stores.redis.encoding import (
     version_fields,
 )
 from evenbeat.stores.redis.ledger import skipped_row
-from evenbeat.stores.redis.records import record_row
+from evenbeat.stores.redis.records import record_change, record_row
 from evenbeat.stores.redis.rows import (
     SCHEDULE,
     fired_fields,
@@ -40,6 +41,8 @@ from evenbeat.stores.redis.session import Session
 
 # How many rows one script writes. This takes some 10 ms, in which the server executes no other command.
 BATCH = 500
+# How many lists follow a written schedule in any case: runs, ledger rows, cancel requests.
+_FOLLOWING = 3
 # Where the records to add are in a row of fire.lua; the records to delete and the facts follow.
 _RECORDS = 10
 # How many rows one script reads, which takes 1 ms.
@@ -92,6 +95,10 @@ def _write_size(write: Write) -> int:
 def _write_row(write: Write) -> list[object]:
     s = write.planned.schedule
     expect = False if write.expect is None else version_fields(write.expect)
+    following = _following(write.planned)
+    if write.record is not None:
+        following += [[], []][len(following) - _FOLLOWING :]
+        following.append(record_change(*write.record))
     return [
         member_of(*s.key),
         path_of(*s.key),
@@ -100,7 +107,7 @@ def _write_row(write: Write) -> list[object]:
         _score(s.wake_at),
         s.format,
         s.updated_at,
-        *_following(write.planned),
+        *following,
     ]
 
 
@@ -322,11 +329,11 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
         [row.member, path_of(*row.key), row.version, row.key[0], row.key[1], note]
         for row, note in to_quarantine
     ]
-    fired, quarantined, next_wake = session.run("fire", [rows, notes, FAMILIES, DEFERRED])
+    fired, quarantined, next_wake = session.run("fire", [rows, notes, FAMILIES, SHORTEST_WAIT, LONGEST_WAIT])
     session.committed()
     return Fired(
         tuple(
-            _outcome(before, planned, reply, now)
+            _outcome(before, planned, reply)
             for (before, planned), reply in zip(outcomes, fired, strict=True)
             if reply != 0
         ),
@@ -336,12 +343,14 @@ def _fire(session: Session, taken: list[ReservedSchedule], now: Instant, plan: P
     )
 
 
-def _outcome(before: ScheduleRecord, planned: Planned, reply: int | str, now: Instant) -> Planned:
-    """Return the plan that the script wrote. If the script found a key of an unexpected type, return the
-    deferred schedule instead."""
+def _outcome(before: ScheduleRecord, planned: Planned, reply: int | list[Any]) -> Planned:
+    """Return the plan that the script wrote. If the script found a key of an unexpected type, return how it
+    lets the schedule wait instead."""
     if isinstance(reply, int):
         return planned
-    return Planned(replace(before, wake_at=now + DEFERRED), deferred=reply)
+    reason, next_tick, wake_at = reply
+    waiting = replace(before, next_tick=int(next_tick), wake_at=int(wake_at))
+    return Planned(waiting, deferred=refusal_text(reason))
 
 
 def _facts(known: list[Any] | None) -> tuple[Facts, ...]:

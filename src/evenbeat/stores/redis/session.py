@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from evenbeat.core.instants import Instant
-from evenbeat.errors import InvalidValue, StoreUnavailable, TooLarge
+from evenbeat.errors import RowRefused, StoreUnavailable, TooLarge
 from evenbeat.stores.redis.location import Endpoint, Location
 from evenbeat.stores.redis.primary import PrimaryFinder, RawConnection, finder, is_elsewhere
 from evenbeat.stores.redis.scripts import script
@@ -163,7 +163,7 @@ class Session:
         try:
             values = (1, self.location.meta, time, _encode(request))
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidValue(f"Redis cannot store a value: {error}", field="row", value=None) from error
+            raise RowRefused(str(error), "Redis cannot store a value") from error
         sent = self._clock.mark()
         try:
             reply = self.send("EVALSHA", wanted.sha, *values)
@@ -268,12 +268,16 @@ _BY_CODE = {
 _MOVING = "access a non local key"
 # The server ends the connection at a text of more than proto-max-bulk-len (default 512 MB), and has
 # executed nothing. Its reply may be lost while the text is still being sent: that is StoreUnavailable then.
+_REFUSED = "REFUSED "
 _TOO_LARGE = "invalid bulk length"
 
 
-def translated(location: Location, error: Exception) -> StoreUnavailable | TooLarge:
+def translated(location: Location, error: Exception) -> StoreUnavailable | TooLarge | RowRefused:
     """Return the error to raise, with advice for users."""
     text = str(error) or type(error).__name__
+    if isinstance(error, driver.ResponseError) and text.startswith(_REFUSED):
+        # A key of another type is where a script would write this row.
+        return RowRefused(text.removeprefix(_REFUSED).split(" script: ")[0])
     if isinstance(error, driver.ResponseError) and _TOO_LARGE in text:
         return TooLarge(f"{location.shown}: {text} (more than proto-max-bulk-len of the server at once)")
     if isinstance(error, driver.MovedError):

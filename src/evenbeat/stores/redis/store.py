@@ -161,8 +161,8 @@ class RedisStore:
         check_limit(limit)
         return self._firing.fire(now, limit, plan, threading.get_ident())
 
-    def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
-        return runs.add(self._session, wanted)
+    def add_runs(self, wanted: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
+        return runs.add(self._session, wanted, before)
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         raise InvalidValue(

@@ -96,6 +96,9 @@ SELECT_TAKEN = f"""
 SELECT {RUN_COLUMNS}, rowid FROM evenbeat_runs WHERE rowid IN (SELECT value FROM json_each(?))
 """
 
+# After a refusal: which runs the statement was about.
+SELECT_IDS = "SELECT id FROM evenbeat_runs WHERE rowid IN (SELECT value FROM json_each(?)) ORDER BY rowid"
+
 SELECT_CLAIMED = f"""
 SELECT {RUN_COLUMNS} FROM evenbeat_runs WHERE state = 'running' AND worker = ? AND claim = ?
 ORDER BY priority DESC, run_at, id

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT, RunRecord
+from evenbeat.errors import RowRefused
 from evenbeat.rules.limits import Candidate, Limits, choose, in_turn, share
 from evenbeat.stores.base import Claim, Claimed
 from evenbeat.stores.damage import Unreadable
+from evenbeat.stores.refusals import ClaimRefused
 from evenbeat.stores.rows import Row, read_run, readable_runs
 from evenbeat.stores.sqlite import claim_statements as sql
 from evenbeat.stores.sqlite.cohorts import Cohorts
@@ -141,7 +143,11 @@ def _start(session: Session, wanted: Claim, chosen: list[int], now: Instant) -> 
     if not chosen:
         return []
     rowids = json_list(chosen)
-    session.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
+    try:
+        session.run("claim runs", sql.CLAIM, (wanted.worker, wanted.token, now + wanted.lease, now, rowids))
+    except RowRefused as error:
+        ids = [row[0] for row in session.rows("select refused", sql.SELECT_IDS, (rowids,))]
+        raise ClaimRefused(ids, error) from error
     taken: dict[int, RunRecord] = {}
     unreadable: list[tuple[Row, Unreadable]] = []
     for row in session.rows("select taken", sql.SELECT_TAKEN, (rowids,)):

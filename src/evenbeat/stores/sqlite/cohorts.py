@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FORMAT
+from evenbeat.errors import RowRefused
 from evenbeat.rules.limits import (
     Candidate,
     Limits,
@@ -19,6 +20,7 @@ from evenbeat.rules.limits import (
     read_limits,
 )
 from evenbeat.stores.base import Claim
+from evenbeat.stores.refusals import ClaimRefused
 from evenbeat.stores.rows import Row, record_row
 from evenbeat.stores.sqlite import claim_statements as sql
 from evenbeat.stores.sqlite import statements
@@ -133,10 +135,16 @@ class Cohorts:
         found = [(rowid, cohort, self.limits.cohort_of(*fields)) for rowid, cohort, *fields in rows]
         changed: list[Row] = [(rowid, cohort) for rowid, before, cohort in found if cohort != before]
         together = bulk(changed)
-        if together is None:
-            self._session.many("set cohorts", sql.SET_COHORT, [(cohort, rowid) for rowid, cohort in changed])
-        else:
-            self._session.run("set cohorts", sql.set_cohorts(together.expressions), together.values)
+        try:
+            if together is None:
+                wanted = [(cohort, rowid) for rowid, cohort in changed]
+                self._session.many("set cohorts", sql.SET_COHORT, wanted)
+            else:
+                self._session.run("set cohorts", sql.set_cohorts(together.expressions), together.values)
+        except RowRefused as error:
+            refused = json_list([rowid for rowid, _ in changed])
+            ids = [row[0] for row in self._session.rows("select refused", sql.SELECT_IDS, (refused,))]
+            raise ClaimRefused(ids, error, are_chosen=False) from error
         self._is_changed = True
 
     def choose(self, free: list[Candidate], rowids: dict[str, int]) -> list[Candidate]:

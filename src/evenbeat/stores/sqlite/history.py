@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from evenbeat.core.instants import FIRST, LAST, Instant
@@ -11,6 +12,7 @@ from evenbeat.rules.limits import cohort_range
 from evenbeat.stores.base import ActiveCounts, EndedRuns, Page, Purged, QueueCounts, RunQuery
 from evenbeat.stores.pages import Position, fetch_run_page
 from evenbeat.stores.queue_counts import added_up
+from evenbeat.stores.refusals import MOST_UNDELETED, delete_in_parts
 from evenbeat.stores.rows import Row, read_log, read_skipped, read_statistics, readable_runs
 from evenbeat.stores.run_search import ORDER, columns, conditions, position_after
 from evenbeat.stores.sqlite import statements as sql
@@ -149,16 +151,20 @@ def over(session: Session, before: Instant, limit: int, runs: EndedRuns) -> list
     """Find ended runs to delete, as (rowid, id, end), the oldest first. Takes no lock: passing over a million
     runs that stay takes 100 ms."""
     since = FIRST if runs.since is None else runs.since
+    held = (json_list([[each.mark, each.before] for each in runs.held]),) if runs.held else ()
     if runs.tenant is not None:
         found: list[Row] = []
+        text = sql.SELECT_OVER_OF_TENANT_UNHELD if held else sql.SELECT_OVER_OF_TENANT
         for state in runs.states:
-            of_state = (runs.tenant, state, since, before, limit - len(found))
-            found += session.rows("select over", sql.SELECT_OVER_OF_TENANT, of_state)
+            of_state = (since, before, runs.tenant, state, *held, limit - len(found))
+            found += session.rows("select over", text, of_state)
         return found
     if runs.is_every_run:
-        return session.rows("select over", sql.SELECT_OVER, (since, before, limit))
-    values = (since, before, json_list(runs.states), json_list(runs.spared), limit)
-    return session.rows("select over", sql.SELECT_OVER_EXCEPT, values)
+        text = sql.SELECT_OVER_UNHELD if held else sql.SELECT_OVER
+        return session.rows("select over", text, (since, before, *held, limit))
+    text = sql.SELECT_OVER_EXCEPT_UNHELD if held else sql.SELECT_OVER_EXCEPT
+    values = (since, before, json_list(runs.states), json_list(runs.spared), *held, limit)
+    return session.rows("select over", text, values)
 
 
 def purge(
@@ -178,6 +184,27 @@ def purge(
         return Purged(gone, before if gone < limit else FIRST)
     # The runs of a tenant are found state by state, so the next purge begins at the first one again.
     return Purged(gone, FIRST if runs.tenant is not None or not found else found[-1][2])
+
+
+def purge_in_parts(session: Session, before: Instant, limit: int, runs: EndedRuns, now: Instant) -> Purged:
+    """Purge like ``purge``, after the database has refused to delete a row: without such rows. A statement
+    that is refused leaves the transaction as it was before."""
+
+    def delete_runs(part: Sequence[Row]) -> None:
+        session.many("delete runs", sql.DELETE_RUN, [(row[0],) for row in part])
+        session.many("delete logs", sql.DELETE_LOGS, [(row[1],) for row in part])
+
+    found = over(session, before, limit + MOST_UNDELETED, runs)
+    gone = delete_in_parts(delete_runs, found, limit)
+    kinds = (
+        ("delete skipped", sql.SELECT_OLD_SKIPPED, before, sql.DELETE_SKIPPED_ROW),
+        ("delete records", sql.SELECT_EXPIRED, now, sql.DELETE_SPENT),
+    )
+    for name, select, instant, delete in kinds if runs.others else ():
+        old = session.rows("select old", select, (instant, limit - gone + MOST_UNDELETED))
+        gone += delete_in_parts(partial(session.many, name, delete), old, limit - gone)
+    # What is left now may be what can't be deleted: the next round tries it again.
+    return Purged(gone, before if gone < limit else FIRST)
 
 
 def ended_at(

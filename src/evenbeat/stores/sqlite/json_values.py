@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from evenbeat.errors import InvalidValue
+from evenbeat.errors import RowRefused
 
 
 def json_list(values: Collection[object]) -> str:
@@ -18,7 +18,7 @@ def json_text(value: object) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError) as error:
-        raise InvalidValue(f"SQLite cannot store a value: {error}", field="row", value=None) from error
+        raise RowRefused(str(error), "SQLite cannot store a value") from error
 
 
 def is_kept(*texts: str) -> bool:

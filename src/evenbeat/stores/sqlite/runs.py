@@ -10,6 +10,7 @@ from evenbeat.core.records import RunRecord, Transition
 from evenbeat.stores.base import Lost
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import NO_REVISIONS, RunStatus, all_parts, settlement
+from evenbeat.stores.refusals import write_each
 from evenbeat.stores.rows import RUN, Row, read_run, readable_runs, statistics_row
 from evenbeat.stores.sqlite import dependencies, new_runs, records
 from evenbeat.stores.sqlite import statements as sql
@@ -40,8 +41,13 @@ def add(session: Session, runs: Sequence[RunRecord]) -> list[bool]:
 def quarantine(session: Session, to_quarantine: list[tuple[Row, Unreadable]], now: Instant) -> None:
     """Set unreadable runs to failed: at the head of its queue, such a run would block the others."""
     notes = [(row, quarantine_note(error)) for row, error in to_quarantine]
-    session.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in notes])
-    session.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in notes])
+
+    def write(part: Sequence[tuple[Row, str]]) -> None:
+        session.many("quarantine", sql.FAIL_UNREADABLE, [(note, now, row[-1]) for row, note in part])
+        session.many("quarantine", sql.QUARANTINE, [(row[1], row[0], note) for row, note in part])
+
+    # One that is refused stays running until its lease ends, and then is tried again.
+    write_each(write, notes, lambda one: f"run {one[0][0]}")
 
 
 def lost(session: Session, ended_by: Instant, limit: int) -> tuple[Lost, bool]:

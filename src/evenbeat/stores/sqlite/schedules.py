@@ -11,9 +11,11 @@ from evenbeat.stores.base import Fired, Page, PlanFunction, ScheduleQuery, Write
 from evenbeat.stores.damage import Key, Unreadable, quarantine_note
 from evenbeat.stores.decisions import Budget, may_be_repetition
 from evenbeat.stores.pages import read_schedule_cursor, schedule_page
+from evenbeat.stores.refusals import NOTHING, REFUSALS, FireRefused, Selection
 from evenbeat.stores.rows import (
     FIRED_FIELDS,
     Row,
+    key_of,
     read_schedule,
     read_schedules,
     schedule_row,
@@ -45,6 +47,9 @@ def put(session: Session, writes: Sequence[Write], now: Instant) -> list[Written
         if write.expect != versions.get(wanted.key):
             repeated = may_be_repetition(current, wanted) and _are_there(session, write.planned.runs)
             answers.append(Written(repeated, current))
+            continue
+        if write.record is not None and not records.put(session, *write.record, now):
+            answers.append(Written(False, current))
             continue
         versions[wanted.key], present[wanted.key] = wanted.version, wanted
         accepted.append(write.planned)
@@ -120,17 +125,22 @@ def search_statement(query: ScheduleQuery, after: Key | None = None) -> tuple[st
     return f"{text} WHERE {' AND '.join(where)} ORDER BY tenant, name", values
 
 
-def next_wake(session: Session) -> Instant | None:
-    rows = session.rows("select next wake", sql.NEXT_WAKE, (FORMAT,))
+def next_wake(session: Session, without: frozenset[Key] = NOTHING) -> Instant | None:
+    if not without:
+        rows = session.rows("select next wake", sql.NEXT_WAKE, (FORMAT,))
+    else:
+        rows = session.rows("select next wake", sql.NEXT_WAKES, (FORMAT, len(without) + 1))
+        rows = [row for row in rows if row[1:] not in without]
     return rows[0][0] if rows else None
 
 
-def fire(session: Session, now: Instant, limit: int, plan: PlanFunction, clock: Instant) -> Fired:
+def fire(session: Session, selection: Selection, now: Instant, plan: PlanFunction, clock: Instant) -> Fired:
     """Plan and write due rows. The transaction holds the write lock, so no other node fires them
     meanwhile. ``clock`` is the time of the store's own clock, by which records expire."""
     due: list[tuple[int, ScheduleRecord]] = []
     to_quarantine: list[tuple[int, Key, Exception]] = []
-    for row in session.rows("select due", sql.SELECT_DUE, (now, FORMAT, limit)):
+    found = session.rows("select due", sql.SELECT_DUE, (now, FORMAT, selection.most_read))
+    for row in selection.chosen(found, key_of):
         try:
             due.append((row[-1], read_schedule(row)))
         except Unreadable as error:
@@ -152,10 +162,14 @@ def fire(session: Session, now: Instant, limit: int, plan: PlanFunction, clock: 
         budget.spend(outcome)
         s = outcome.schedule
         moves.append((*(getattr(s, name) for name in FIRED_FIELDS), rowid))
-    session.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
-    _add_what_follows(session, planned, clock)
-    _quarantine(session, to_quarantine)
-    return Fired(tuple(planned), next_wake(session), tuple(key for _, key, _ in to_quarantine))
+    quarantined = tuple(key for _, key, _ in to_quarantine)
+    try:
+        session.many("update schedules", sql.ADVANCE_SCHEDULE, moves)
+        _add_what_follows(session, planned, clock)
+        _quarantine(session, to_quarantine)
+    except REFUSALS as error:
+        raise FireRefused([row for _, row in due], quarantined, error) from error
+    return Fired(tuple(planned), next_wake(session, selection.without), quarantined)
 
 
 def _active(session: Session, keys: list[Key]) -> dict[Key, tuple[Active, ...]]:

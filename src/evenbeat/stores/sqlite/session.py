@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
-from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.errors import RowRefused, StoreUnavailable
 from evenbeat.stores.rows import InvalidTextRow, Row
 from evenbeat.stores.sqlite.lock_holder import write_lock_advice
 
 OnCommand: TypeAlias = Callable[[str], None]
 
 # Errors after which the connection is still usable. After any other error, the store replaces it.
-_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
+_HARMLESS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}
+
+# Errors about the values of a row: a constraint, a RAISE of a trigger, a text that is too long.
+_ABOUT_VALUES = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG}
 
 # The errors of a command: of the database, and of values that SQLite cannot store.
 _REFUSED = (sqlite3.Error, OverflowError, UnicodeEncodeError)
@@ -106,12 +109,12 @@ class Session:
         finally:
             self.connection.text_factory = str
 
-    def _translated(self, error: Exception) -> InvalidValue | StoreUnavailable:
+    def _translated(self, error: Exception) -> RowRefused | StoreUnavailable:
         """Return the error to raise instead. A context manager in its place costs each command 1.3 us."""
-        if isinstance(error, sqlite3.IntegrityError):
-            return InvalidValue(f"the database refused a row: {error}", field="row", value=None)
         if not isinstance(error, sqlite3.Error):
-            return InvalidValue(f"SQLite cannot store a value: {error}", field="row", value=None)
+            return RowRefused(str(error), "SQLite cannot store a value")
+        if error_code(error) & 0xFF in _ABOUT_VALUES:
+            return RowRefused(str(error))
         self.broken = self.broken or (error_code(error) & 0xFF) not in _HARMLESS
         return unavailable(self._path, error)
 

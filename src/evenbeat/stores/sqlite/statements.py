@@ -24,6 +24,12 @@ NEXT_WAKE = """
 SELECT wake_at FROM evenbeat_schedules WHERE wake_at IS NOT NULL AND format <= ? ORDER BY wake_at LIMIT 1
 """
 
+# The same for several schedules, if some of them are left out.
+NEXT_WAKES = """
+SELECT wake_at, tenant, name FROM evenbeat_schedules WHERE wake_at IS NOT NULL AND format <= ?
+ORDER BY wake_at LIMIT ?
+"""
+
 # 3 us a row. Firing does not need "declared", which may be long, nor what UNFIRED lists beside it.
 SELECT_DUE = f"""
 SELECT {", ".join("''" if name in UNFIRED else name for name in SCHEDULE)}, rowid
@@ -110,7 +116,7 @@ SET state = 'failed', error = ?, finished_at = ?, lease_until = NULL, claim = NU
 """
 
 SELECT_STATUS = """
-SELECT run.id, run.state, run.attempt, run.settled, run.lease_until, run.cohort
+SELECT run.id, run.state, run.attempt, run.settled, run.lease_until, run.cohort, run.claim
 FROM json_each(?) AS wanted CROSS JOIN evenbeat_runs AS run WHERE run.id = wanted.value
 """
 
@@ -267,24 +273,31 @@ WHERE figures.tenant = wanted.value ->> 0 AND figures.schedule = wanted.value ->
 """
 
 _is_over = "state <> 'queued' AND state <> 'running'"
-SELECT_OVER = f"""
-SELECT rowid, id, coalesce(finished_at, 0) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
-WHERE {_is_over} AND coalesce(finished_at, 0) >= ? AND coalesce(finished_at, 0) < ?
+
+
+def _select_over(index: str, which: str) -> str:
+    return f"""
+SELECT rowid, id, coalesce(finished_at, 0) FROM evenbeat_runs INDEXED BY {index}
+WHERE {_is_over} AND coalesce(finished_at, 0) >= ? AND coalesce(finished_at, 0) < ?{which}
 ORDER BY coalesce(finished_at, 0) LIMIT ?
 """
+
+
+_EXCEPT = " AND state IN (SELECT value FROM json_each(?)) AND tenant NOT IN (SELECT value FROM json_each(?))"
+_OF_TENANT = " AND tenant = ? AND state = ?"
+# Reads the rows that it passes over.
+_HELD = """ AND NOT EXISTS (
+    SELECT 1 FROM json_each(?) AS held
+    WHERE coalesce(finished_at, 0) >= held.value ->> 1
+      AND substr(fired_by, -length(held.value ->> 0)) = held.value ->> 0
+)"""
+SELECT_OVER = _select_over("evenbeat_runs_over", "")
+SELECT_OVER_UNHELD = _select_over("evenbeat_runs_over", _HELD)
 # Passes over runs that stay inside the index: 0.1 us each.
-SELECT_OVER_EXCEPT = f"""
-SELECT rowid, id, coalesce(finished_at, 0) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
-WHERE {_is_over} AND coalesce(finished_at, 0) >= ? AND coalesce(finished_at, 0) < ?
-  AND state IN (SELECT value FROM json_each(?)) AND tenant NOT IN (SELECT value FROM json_each(?))
-ORDER BY coalesce(finished_at, 0) LIMIT ?
-"""
-SELECT_OVER_OF_TENANT = f"""
-SELECT rowid, id, coalesce(finished_at, 0) FROM evenbeat_runs INDEXED BY evenbeat_runs_ended
-WHERE {_is_over} AND tenant = ? AND state = ?
-  AND coalesce(finished_at, 0) >= ? AND coalesce(finished_at, 0) < ?
-ORDER BY coalesce(finished_at, 0) LIMIT ?
-"""
+SELECT_OVER_EXCEPT = _select_over("evenbeat_runs_over", _EXCEPT)
+SELECT_OVER_EXCEPT_UNHELD = _select_over("evenbeat_runs_over", _EXCEPT + _HELD)
+SELECT_OVER_OF_TENANT = _select_over("evenbeat_runs_ended", _OF_TENANT)
+SELECT_OVER_OF_TENANT_UNHELD = _select_over("evenbeat_runs_ended", _OF_TENANT + _HELD)
 # The instants at which the newest runs ended; 0.1 us for each of them.
 SELECT_ENDS = f"""
 SELECT coalesce(finished_at, 0) FROM evenbeat_runs INDEXED BY evenbeat_runs_over
@@ -313,6 +326,10 @@ DELETE_SKIPPED = """
 DELETE FROM evenbeat_skipped
 WHERE rowid IN (SELECT rowid FROM evenbeat_skipped WHERE recorded_at < ? ORDER BY recorded_at LIMIT ?)
 """
+
+# After a refusal: which rows there are, and one of them.
+SELECT_OLD_SKIPPED = "SELECT rowid FROM evenbeat_skipped WHERE recorded_at < ? ORDER BY recorded_at LIMIT ?"
+DELETE_SKIPPED_ROW = "DELETE FROM evenbeat_skipped WHERE rowid = ?"
 
 # -- Records and logs --------------------------------------------------------------------------------------
 
@@ -361,6 +378,9 @@ DELETE FROM evenbeat_records
 WHERE (kind, tenant, key) IN (
     SELECT kind, tenant, key FROM evenbeat_records WHERE expires IS NOT NULL AND expires <= ? LIMIT ?
 )
+"""
+SELECT_EXPIRED = """
+SELECT kind, tenant, key FROM evenbeat_records WHERE expires IS NOT NULL AND expires <= ? LIMIT ?
 """
 DELETE_SPENT = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ?"
 DELETE_RECORD = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ? AND version = ?"

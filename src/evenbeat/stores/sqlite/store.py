@@ -20,7 +20,7 @@ from evenbeat.core.records import (
     Statistics,
     Transition,
 )
-from evenbeat.errors import InvalidValue, StoreUnavailable
+from evenbeat.errors import InvalidValue, RowRefused, StoreUnavailable
 from evenbeat.stores.base import (
     EVERYTHING,
     ActiveCounts,
@@ -44,6 +44,7 @@ from evenbeat.stores.base import (
 )
 from evenbeat.stores.batching import batches
 from evenbeat.stores.decisions import weight
+from evenbeat.stores.refusals import ClaimRefusals, Refusals, Selection
 from evenbeat.stores.rows import log_row
 from evenbeat.stores.sqlite import (
     claims,
@@ -58,6 +59,7 @@ from evenbeat.stores.sqlite import (
 )
 from evenbeat.stores.sqlite import statements as sql
 from evenbeat.stores.sqlite.connections import Connections
+from evenbeat.stores.sqlite.left_out import SessionWithout
 from evenbeat.stores.sqlite.session import OnCommand, Session
 from evenbeat.stores.sqlite.waking import SocketTransport
 from evenbeat.stores.waking import Waker
@@ -106,6 +108,8 @@ class SqliteStore:
         self._sockets = SocketTransport(self.path)
         self._waker = Waker(self._sockets)
         self._seen = _SeenVersions()
+        self._refusals = Refusals()
+        self._claim_refusals = ClaimRefusals()
 
     def open(self) -> None:
         self._connections.open()
@@ -151,32 +155,43 @@ class SqliteStore:
         now = min(now, self.now())
         # Most calls find nothing due: they only read, without the write lock.
         with self._connections.read() as session:
-            next_wake = schedules.next_wake(session)
+            next_wake = schedules.next_wake(session, self._refusals.left_out(now))
         if next_wake is None or next_wake > now:
-            return Fired((), next_wake)
-        with self._connections.write() as session:
-            return schedules.fire(session, now, limit, plan, self.now())
+            return Fired((), self._refusals.next_wake(next_wake, now))
 
-    def add_runs(self, wanted: Sequence[RunRecord]) -> list[bool]:
+        def fire(selection: Selection, plan: PlanFunction) -> Fired:
+            with self._connections.write() as session:
+                return schedules.fire(session, selection, now, plan, self.now())
+
+        return self._refusals.fire(fire, now, limit, plan)
+
+    def add_runs(self, wanted: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
         answers: list[bool] = []
         for part in batches(wanted, _RUNS_A_STEP, lambda run: len(run.payload)):
             with self._connections.write() as session:
-                answers += runs.add(session, part)
+                # With the write lock: no purge comes between the look at the clock and the commit.
+                is_late = before is not None and self.now() >= before
+                answers += [False] * len(part) if is_late else runs.add(session, part)
         return answers
 
     def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
         return execute_within(connection, joining.adding(self.path, wanted))
 
     def claim_runs(self, claim: Claim) -> Claimed:
+        return self._claim_refusals.claim(self._claim, claim, self.now)
+
+    def _claim(self, claim: Claim) -> Claimed:
         now = self.now()
         due = min(claim.now, now)
         # As in fire_due: a call that takes nothing only reads, without the write lock.
         with self._connections.read() as session:
+            session = SessionWithout(session, claim.without) if claim.without else session
             found = claims.outlook(session, claim)
             nothing = claims.take_nothing(session, claim, found, due, now)
         if nothing is not None:
             return nothing
         with self._connections.write() as session:
+            session = SessionWithout(session, claim.without) if claim.without else session
             return claims.claim(session, claim, found, due, self.now())
 
     def settle_runs(self, transitions: Sequence[Transition]) -> list[bool]:
@@ -238,8 +253,12 @@ class SqliteStore:
             over = history.over(session, finished_before, limit, runs)
         if not over and not runs.others:
             return Purged(0, finished_before)
-        with self._connections.write() as session:
-            return history.purge(session, over, finished_before, limit, runs, self.now())
+        try:
+            with self._connections.write() as session:
+                return history.purge(session, over, finished_before, limit, runs, self.now())
+        except RowRefused:
+            with self._connections.write() as session:
+                return history.purge_in_parts(session, finished_before, limit, runs, self.now())
 
     def ended_at(self, position: int, tenant: str | None, states: Sequence[RunState]) -> Instant | None:
         with self._connections.read() as session:

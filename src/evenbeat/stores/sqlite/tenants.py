@@ -37,8 +37,8 @@ DELETE FROM evenbeat_skipped
 WHERE rowid IN (SELECT rowid FROM evenbeat_skipped WHERE tenant = ? LIMIT ?)
 """
 _DELETE_STATISTICS = """
-DELETE FROM evenbeat_statistics WHERE tenant = ?1 AND schedule IN (
-    SELECT schedule FROM evenbeat_statistics WHERE tenant = ?1 LIMIT ?2
+DELETE FROM evenbeat_statistics WHERE (tenant, schedule) IN (
+    SELECT tenant, schedule FROM evenbeat_statistics WHERE tenant = ? LIMIT ?
 )
 """
 _DELETE_RECORDS = """

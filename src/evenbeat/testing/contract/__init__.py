@@ -18,10 +18,12 @@ from evenbeat.testing.contract.edges import EdgeContract
 from evenbeat.testing.contract.firing import FiringContract
 from evenbeat.testing.contract.flows import FlowsContract
 from evenbeat.testing.contract.history import HistoryContract
+from evenbeat.testing.contract.identity import IdentityContract
 from evenbeat.testing.contract.limits import LimitContract
 from evenbeat.testing.contract.moving import MovingContract
 from evenbeat.testing.contract.queues import QueueContract
 from evenbeat.testing.contract.records import RecordContract
+from evenbeat.testing.contract.refusals import RefusalContract
 from evenbeat.testing.contract.retention import RetentionContract
 from evenbeat.testing.contract.schedules import ScheduleContract
 from evenbeat.testing.contract.settling import SettlingContract
@@ -35,6 +37,7 @@ __all__ = ["Handles", "StoreContract"]
 class StoreContract(
     ScheduleContract,
     FiringContract,
+    RefusalContract,
     CalendarContract,
     WaitingContract,
     DependencyContract,
@@ -42,6 +45,7 @@ class StoreContract(
     MovingContract,
     SettlingContract,
     FlowsContract,
+    IdentityContract,
     HistoryContract,
     RetentionContract,
     LimitContract,

@@ -32,6 +32,19 @@ class ClaimingContract(Contract):
         assert store.add_runs([added]) == [True]
         assert self.runs(store) == [added]
 
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_nothing_is_added_from_an_instant_on(self, store: Store, clock: VirtualClock, count: int) -> None:
+        first, second = ([run(f"{name}{at}") for at in range(count)] for name in "ab")
+        end = clock.now + 1_000
+        clock.advance("999ms")
+        assert store.add_runs(first, end) == [True] * count
+        assert store.add_runs([*first, first[0]], end) == [False] * (count + 1)
+        clock.advance("1ms")
+        assert store.add_runs(second, end) == [False] * count
+        assert {each.id for each in self.runs(store)} == {each.id for each in first}
+        assert store.add_runs([*second, second[0]], end + 1) == [True] * count + [False]
+        assert store.add_runs(second) == [False] * count
+
     def test_a_run_is_added_once_however_often_it_is_sent(self, store: Store) -> None:
         first, other = run("a", payload="1"), run("b")
         assert store.add_runs([first]) == [True]

@@ -11,8 +11,16 @@ from msgspec.structs import replace
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord
 from evenbeat.rules import attempts, changes
-from evenbeat.rules.dependencies import PENDING, Facts, facts_of, pending_keys
+from evenbeat.rules.dependencies import (
+    MOST_SUCCESSES,
+    PENDING,
+    Facts,
+    facts_of,
+    pending_keys,
+    successes_before,
+)
 from evenbeat.rules.firing import WAIT_CHECK, Active, Planned, plan
+from evenbeat.rules.owed import OWED, hand_over, without_schedule
 from evenbeat.rules.unfollowing import stops_following, without_pending
 from evenbeat.stores.base import Store
 from evenbeat.testing.clock import VirtualClock
@@ -74,6 +82,35 @@ class DependencyContract(Contract):
         assert self.pending(store, "report") == []
         clock.advance("30m")
         assert self.fired(store) == []
+
+    def test_a_success_that_wakes_no_schedule_leaves_all_rows_alone(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Nodes settle so while the rows of schedules can't be used; see rules/owed.py."""
+        self.with_followers(store, schedule("report", "on success of load"))
+        held = self.loaded(store, clock)
+        before = [self.row(store, name) for name in ("load", "report")]
+        end = without_schedule(attempts.succeeded(held, None, clock.now, "done"), clock.now)
+        assert store.settle_runs([end]) == [True]
+        assert [self.row(store, name) for name in ("load", "report")] == before
+        assert self.pending(store, "report") == []
+        (figures,) = store.statistics([("default", "load")])
+        assert (figures.success_count, figures.last_success) == (1, clock.now)
+        (owed,) = store.find_records(OWED)
+        # The same settlement with the rows is a repetition.
+        assert store.settle_runs([attempts.succeeded(held, None, clock.now, "done")]) == [True]
+        assert self.pending(store, "report") == []
+        # Two writes hand the success over, and it fires its follower once.
+        for _ in range(2):
+            rows = {row.key: row for row in (self.row(store, "load"), self.row(store, "report"))}
+            for planned in hand_over(store.find_records(OWED), rows, clock.now).plans:
+                stale = rows[planned.schedule.key]
+                assert self.put(store, stale, planned).accepted
+                assert not self.put(store, stale, planned._replace(schedule=_next(planned))).accepted
+        assert store.find_records(OWED) == []
+        assert [run.tick for run in self.fired(store)] == [held.tick]
+        assert self.fired(store) == []
+        assert owed.key == f"load/{held.id}"
 
     @pytest.mark.parametrize("end", ["failed", "cancelled", "refused"])
     def test_only_a_success_fires_a_follower(self, store: Store, clock: VirtualClock, end: str) -> None:
@@ -387,9 +424,44 @@ class DependencyContract(Contract):
         assert len({run.id for run in found}) == len(found) == 24
         assert self.pending(store, "report") == []
 
+    def test_a_chain_of_successes_ends_after_a_thousand(self, store: Store, clock: VirtualClock) -> None:
+        for name, leader in (("ping", "pong"), ("pong", "ping")):
+            self.add(store, schedule(name, f"on success of {leader}"))
+            row = self.row(store, name)
+            assert self.put(store, row, Planned(_with(row, followers=leader))).accepted
+        # As if 990 successes had led to it; the ids of the next runs get longer until they have a hash again.
+        begun = f"default/ping/1/after/~{MOST_SUCCESSES - 10}.{'0' * 32}"
+        planned = changes.run_now(self.row(store, "ping"), begun, clock.now)
+        assert self.put(store, self.row(store, "ping"), planned).accepted
+        ended = 0
+        while ended < 20 and (held := self.claim(store, f"claim-{ended}")):
+            (one,) = held
+            self.succeed(store, one, f"end-{ended}")
+            ended += 1
+            clock.advance("1s")
+            self.fire(store)
+        assert ended == 11
+        assert successes_before(one.id, "default") == MOST_SUCCESSES
+        last = "pong" if one.schedule == "ping" else "ping"
+        (skipped,) = store.find_skipped("default", last)
+        assert (skipped.reason, skipped.count) == ("chain", 1)
+        assert self.pending(store, last) == []
+        assert self.row(store, last).wake_at is None
+        # Others, and later runs of the same schedules, fire as ever.
+        planned = changes.run_now(self.row(store, "ping"), "by-hand", clock.now)
+        assert self.put(store, self.row(store, "ping"), planned).accepted
+        (held_again,) = self.claim(store, "again")
+        self.succeed(store, held_again, "end-again")
+        assert [run.id for run in self.fired(store)] == [f"default/pong/1/after//by-hand@{clock.now}"]
+
 
 def _with(record: Any, **fields: Any) -> Any:
     """Return the record with other fields; of a schedule, as its next revision."""
     if isinstance(record, ScheduleRecord):
         fields = {"revision": record.revision + 1, **fields}
     return replace(record, **fields)
+
+
+def _next(planned: Planned) -> ScheduleRecord:
+    """Return a row that no repetition of the write has."""
+    return replace(planned.schedule, fire_seq=planned.schedule.fire_seq + 1)

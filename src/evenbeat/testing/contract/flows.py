@@ -27,6 +27,7 @@ def _advance(
     return Transition(
         run=flow.id,
         attempt=flow.attempt,
+        claim=flow.claim,
         expect=("running",),
         token=token,
         state="running",
@@ -210,7 +211,7 @@ class FlowsContract(Contract):
         assert store.find_records(PENDING) == []
         final = replace(attempts.succeeded(flow, "9", clock.now, "x2"), ends=ends, renews=True)
         assert store.settle_runs([final, final]) == [True, True]
-        assert [record.key for record in store.find_records(PENDING)] == ["report/f"]
+        assert [record.key for record in store.find_records(PENDING)] == [f"report/f@{clock.now}"]
         woken = {name: found.wake_at for name in ("nightly", "report") if (found := self.get(store, name))}
         assert all(at is not None and at <= clock.now for at in woken.values()), woken
 
@@ -231,7 +232,7 @@ class FlowsContract(Contract):
         end = replace(end, gate=("default", "load", row.generation, row.revision))
         change = _advance(flow, "x2", (end,), "1")
         assert store.settle_runs([change, change]) == [True, True]
-        assert [record.key for record in store.find_records(PENDING)] == ["report/s"]
+        assert [record.key for record in store.find_records(PENDING)] == [f"report/s@{clock.now}"]
         (figures,) = store.statistics([("default", "load")])
         assert (figures.run_count, figures.success_count) == (1, 1)
         found = self.get(store, "report")

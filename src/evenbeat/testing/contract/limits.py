@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from evenbeat.core.instants import Instant
 from evenbeat.core.rates import Rate
-from evenbeat.core.records import Execution, RunRecord
-from evenbeat.rules import attempts
+from evenbeat.core.records import Execution, RunRecord, Transition
+from evenbeat.rules import attempts, flows
+from evenbeat.rules.flow_parts import FlowState, part_text
 from evenbeat.rules.limits import BUCKET, LIMIT, OWNER, Limit, limit_record
 from evenbeat.stores.base import ActiveCounts, Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, Handles, run
+
+
+def _retried(run: RunRecord, _: Instant) -> Transition:
+    transition = attempts.retried(run, "again")
+    assert transition is not None
+    return transition
+
+
+WAYS_BACK: dict[str, Callable[[RunRecord, Instant], Transition]] = {
+    "failed": lambda run, now: attempts.failed(run, "boom", now, "again"),
+    "crashed": lambda run, now: attempts.crashed(run, now, "again"),
+    "released": lambda run, now: attempts.released(run, now, "again"),
+    "asked for it": lambda run, now: attempts.again(run, 1, "later", now, "again"),
+    "does not fit": lambda run, now: attempts.unfit(run, "wrong", now, "again"),
+    "another kind": lambda run, now: attempts.regrouped(run, now, "again", kind="task"),
+    "retried by hand": _retried,
+    "resumed": lambda run, _: flows.queued_again(run, None, "again"),
+}
+"""The transitions after which a run is executed again: in the queue or after its end, it holds no slot."""
 
 
 class LimitContract(Contract):
@@ -32,6 +57,24 @@ class LimitContract(Contract):
 
     def end(self, store: Store, held: RunRecord) -> None:
         assert store.settle_runs([attempts.succeeded(held, None, store.now(), f"end-{held.id}")]) == [True]
+
+    def wakes(self, handles: Handles, act: Callable[[], None]) -> bool:
+        """Return whether ``act`` wakes a worker that waits."""
+        other = handles()
+        other.open()
+        is_ready, woken = threading.Event(), list[bool]()
+
+        def wait() -> None:
+            other.wait(0)  # hints count from a thread's last wait
+            is_ready.set()
+            woken.append(other.wait(20))
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        is_ready.wait()
+        act()
+        waiter.join()
+        return woken == [True]
 
     def some(self, store: Store, count: int, prefix: str = "r", **fields: Any) -> list[RunRecord]:
         runs = [run(f"{prefix}{at:03}", **{"run_at": store.now(), **fields}) for at in range(count)]
@@ -76,6 +119,95 @@ class LimitContract(Contract):
         assert self.ids(store, "c4", worker="w3") == ["other000"]
         self.end(store, early[0])
         assert self.ids(store, "c5", worker="w4") == ["late001"]
+
+    def test_a_run_that_turns_out_to_be_a_flow_counts_as_a_flow(self, store: Store, handles: Handles) -> None:
+        """A process without the code stores flows as tasks. The node that begins one writes what it is."""
+        self.set_limit(store, tenant="default", concurrency=2)
+        self.set_limit(store, tenant="default", key="n", concurrency=1)
+        self.set_limit(store, task="flow", concurrency=2)
+        early = store.now() - 10
+        self.some(store, 3, "flow", task="flow", run_at=early, payload='{"n":1}')
+        self.some(store, 1, "other", task="flow", run_at=early, payload='{"n":2}')
+        self.some(store, 3, "step", payload='{"n":1}')
+        held = self.claim(store, "c1")
+        assert [found.id for found in held] == ["flow000", "other000"]
+        begun = [
+            Transition(
+                run=found.id,
+                attempt=found.attempt,
+                claim=found.claim,
+                expect=("running",),
+                token=f"begun-{found.id}",
+                state="running",
+                worker=None,
+                lease=MINUTE,
+                flow="{}",
+                kind="flow",
+                renews=True,
+            )
+            for found in held
+        ]
+
+        def begin() -> None:
+            assert store.settle_runs(begun) == [True, True]
+
+        assert self.wakes(handles, begin)  # the slots are free
+        assert {found.id: found.kind for found in self.runs(store, states=("running",))} == {
+            "flow000": "flow",
+            "other000": "flow",
+        }
+        # The limits of all tasks admit a step, and the limit of the flow counts its two runs.
+        (step,) = self.claim(store, "c2")
+        assert step.id == "step000"
+        assert self.ids(store, "c3") == []
+        (first, _) = self.runs(store, states=("running",), task="flow")
+        assert store.settle_runs([attempts.succeeded(first, None, store.now(), "over")]) == [True]
+        # It is stored as a task, so it waits for the customer's slot, too.
+        assert self.ids(store, "c4") == []
+        self.end(store, step)
+        assert self.ids(store, "c5") == ["flow001"]
+
+    def test_a_flow_that_turns_out_to_be_a_task_waits_for_the_limits_of_tasks(self, store: Store) -> None:
+        self.set_limit(store, tenant="default", concurrency=1)
+        now = store.now()
+        self.some(store, 1, "old", kind="flow", run_at=now - 20)
+        (first,) = self.claim(store, "c1")
+        store.add_runs([run("task", run_at=now - 10)])
+        (task,) = self.claim(store, "c2")
+        assert store.settle_runs([attempts.regrouped(first, now, "back", kind="task")]) == [True]
+        assert self.ids(store, "c3") == []
+        self.end(store, task)
+        (again,) = self.claim(store, "c4")
+        assert (again.id, again.kind, again.run_at, again.attempt) == ("old000", "task", now - 20, 2)
+
+    def test_a_run_that_goes_back_with_its_payload_counts_for_the_value_of_its_key(
+        self, store: Store, handles: Handles
+    ) -> None:
+        """A step gets a key from another step: the worker that has claimed it learns the value."""
+        self.set_limit(store, task="work", key="customer", concurrency=1)
+        now = store.now()
+        payloads = {"a": "{}", "b": '{"x":1}', "c": '{"customer":7}', "d": '{"customer":8}'}
+        for at, (name, text) in enumerate(payloads.items()):
+            store.add_runs([run(name, payload=text, run_at=now - 10 + at)])
+        first, second, seven, eight = self.claim(store, "c1")
+        self.end(store, eight)
+
+        def back() -> None:
+            known = {"a": (first, '{"customer":7}'), "b": (second, '{"x":1,"customer":8}')}
+            transitions = [
+                attempts.regrouped(held, now, f"back-{name}", payload=text)
+                for name, (held, text) in known.items()
+            ]
+            assert store.settle_runs(transitions) == [True, True]
+
+        assert self.wakes(handles, back)
+        (other,) = self.claim(store, "c2")
+        assert (other.id, other.payload, other.run_at) == ("b", '{"x":1,"customer":8}', now - 9)
+        self.end(store, seven)
+        (again,) = self.claim(store, "c3")
+        assert (again.id, again.payload, again.attempt) == ("a", '{"customer":7}', 2)
+        store.add_runs([run("e", payload='{"customer":7}', run_at=now)])
+        assert self.ids(store, "c4") == []
 
     def test_limits_of_a_queue_a_tenant_and_a_pair_of_them_hold(self, store: Store) -> None:
         self.set_limit(store, queue="mail", concurrency=2)
@@ -253,6 +385,34 @@ class LimitContract(Contract):
         second = self.ids(store, "next")
         assert second == ["r002", "r003"]
 
+    @pytest.mark.parametrize("way", WAYS_BACK)
+    def test_every_way_back_to_work_goes_through_the_limit(
+        self, store: Store, clock: VirtualClock, way: str
+    ) -> None:
+        """A run that failed, was lost, was released or is a flow that continues has no slot until a claim
+        gives it one."""
+        self.set_limit(store, task="work", concurrency=1)
+        self.some(store, 2, execution=Execution(retries=1, backoff=1))
+        (first,) = self.claim(store, "c1")
+        has_ended = way in ("retried by hand", "resumed")
+        if has_ended:
+            state = part_text(state=FlowState(graph="g", steps="f"))
+            ended = replace(attempts.final(first, "failed", store.now(), "ended"), flow=state)
+            assert store.settle_runs([ended]) == [True]
+        else:
+            clock.advance("1m")  # its lease ends
+            assert store.settle_runs([WAYS_BACK[way](first, store.now())]) == [True]
+        clock.advance("1s")
+        (second,) = self.claim(store, "c2", worker="w2", limit=1)
+        (other,) = (found for found in self.runs(store) if found.id != second.id)
+        if has_ended:
+            assert store.settle_runs([WAYS_BACK[way](other, store.now())]) == [True]
+        clock.advance("1s")
+        assert self.ids(store, "c3", worker="w3") == []
+        assert sum(found.state == "running" for found in self.runs(store)) == 1
+        self.end(store, second)
+        assert self.ids(store, "c4", worker="w3") == [other.id]
+
     def test_a_limited_run_that_is_retried_waits_for_its_time_and_its_slot(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -274,21 +434,7 @@ class LimitContract(Contract):
         self.set_limit(store, task="work", concurrency=1)
         self.some(store, 2)
         (held,) = self.claim(store, "c1")
-        other = handles()
-        other.open()
-        is_ready, woken = threading.Event(), list[bool]()
-
-        def wait() -> None:
-            other.wait(0)  # hints count from a thread's last wait
-            is_ready.set()
-            woken.append(other.wait(20))
-
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        is_ready.wait()
-        self.end(store, held)
-        waiter.join()
-        assert woken == [True]
+        assert self.wakes(handles, lambda: self.end(store, held))
 
     # -- rates ---------------------------------------------------------------------------------------------
 

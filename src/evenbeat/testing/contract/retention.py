@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunState
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
-from evenbeat.stores.base import EndedRuns, Store
+from evenbeat.stores.base import EndedRuns, Held, Store
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, run, schedule
 
@@ -67,6 +68,73 @@ class RetentionContract(Contract):
         assert {state: counted.get(state, 0) for state in STATES} == {
             state: 3 if f"a-{state}" in stays else 1 for state in STATES
         }
+
+    @pytest.mark.parametrize("limit", [2, 100])
+    @pytest.mark.parametrize(
+        "selected",
+        [
+            EndedRuns(),
+            EndedRuns(states=("succeeded",)),
+            EndedRuns(tenant="a"),
+            EndedRuns(tenant="a", states=("succeeded",)),
+            EndedRuns(spared=("b",)),
+            EndedRuns(others=True),
+        ],
+        ids=repr,
+    )
+    def test_a_purge_keeps_runs_that_are_held(
+        self, store: Store, clock: VirtualClock, selected: EndedRuns, limit: int
+    ) -> None:
+        # Each mark is held for another time, and all ends are mixed.
+        marks = {"code": "n1/code", "memory": "n2/memory", "other": "n1", "none": None, "middle": "/code/n"}
+        ended = [
+            run(
+                f"{name}-{age}", tenant="a", state="succeeded", attempt=1, fired_by=mark,
+                finished_at=clock.now - age * MINUTE,
+            )
+            for name, mark in marks.items()
+            for age in range(1, 9)
+        ]  # fmt: skip
+        store.add_runs(ended)
+        held = (Held("/code", clock.now - 3 * MINUTE), Held("/memory", clock.now - 6 * MINUTE))
+        before, deleted = clock.now - 90_000, 0
+        for _ in range(100):
+            purged = store.purge(before, limit, replace(selected, held=held))
+            deleted += purged.deleted
+            if purged.until == before:
+                break
+        else:
+            pytest.fail("the purge does not end")
+        kept = {f"{name}-1" for name in marks}
+        kept |= {"code-2", "code-3"} | {f"memory-{age}" for age in range(2, 7)}
+        assert {each.id for each in self.runs(store)} == kept
+        assert deleted == len(ended) - len(kept)
+        # Time passes: what is held now goes later.
+        later = tuple(Held(each.mark, each.before + 3 * MINUTE) for each in held)
+        assert store.purge(before, 100, replace(selected, held=later)).deleted == 5
+        assert store.purge(before, 100, selected).deleted == 2
+
+    def test_many_runs_that_are_held_do_not_stop_a_purge(self, store: Store, clock: VirtualClock) -> None:
+        store.add_runs(
+            [
+                run(f"{at:03}", state="failed", attempt=1, finished_at=clock.now, fired_by=fired_by)
+                for at in range(40)
+                for fired_by in ("n/code" if at != 37 else "n",)
+            ]
+        )
+        edge = clock.advance("1ms")
+        for selected in (
+            EndedRuns(),
+            EndedRuns(tenant="default"),
+            EndedRuns(tenant="default", states=("failed",)),
+        ):
+            held = replace(selected, held=(Held("/code", clock.now - MINUTE),))
+            for _ in range(20):
+                if store.purge(edge, 5, held).until == edge:
+                    break
+            else:
+                pytest.fail("the purge does not end")
+            assert {each.id for each in self.runs(store)} == {f"{at:03}" for at in range(40) if at != 37}
 
     def test_a_purge_says_how_far_it_got_and_continues_there(self, store: Store, clock: VirtualClock) -> None:
         add_history(store, clock.now, "ab", each=6)

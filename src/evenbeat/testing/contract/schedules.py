@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from evenbeat.core.records import CatchUp, Execution, Record
 from evenbeat.errors import InvalidValue
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Planned
-from evenbeat.stores.base import ScheduleQuery, Store, Write, Written
+from evenbeat.stores.base import RecordWrite, ScheduleQuery, Store, Write, Written
 from evenbeat.stores.pages import write_position
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract.base import MINUTE, Contract, Handles, schedule
@@ -374,3 +375,68 @@ class ScheduleContract(Contract):
         assert not self.put(store, row, second).accepted
         assert self.put(store, row, first).accepted  # repeated after a lost reply
         assert [run.id for run in self.runs(store)] == ["first"]
+
+    def test_a_write_with_a_record_is_refused_if_another_one_is_stored(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        def record(version: int, **fields: Any) -> Record:
+            return Record(kind="turn", key="last", body=f"of {version}", version=version, **fields)
+
+        made = self.add(store, schedule())
+        paused = changes.pause(made, clock.now)
+        assert paused is not None
+        first = Write(paused, made.version, RecordWrite(record(7), None))
+        late = Write(paused, made.version, RecordWrite(record(8), 6))
+        # There is no record yet: the one that was expected is gone.
+        assert store.put_schedules([late]) == [Written(False, made)]
+        assert store.get_record("turn", "default", "last") is None
+        assert store.put_schedules([first]) == [Written(True, paused.schedule)]
+        assert store.get_record("turn", "default", "last") == record(7)
+        # A repetition, whose first reply was lost.
+        assert store.put_schedules([first]) == [Written(True, paused.schedule)]
+        resumed = changes.resume(paused.schedule, clock.now)
+        assert resumed is not None
+        for expect in (None, 8):
+            refused = Write(resumed, paused.schedule.version, RecordWrite(record(9), expect))
+            assert store.put_schedules([refused]) == [Written(False, paused.schedule)]
+        # A write whose row has changed leaves the record as it is.
+        assert not store.put_schedules([Write(resumed, made.version, RecordWrite(record(9), 7))])[0].accepted
+        assert (self.get(store), store.get_record("turn", "default", "last")) == (paused.schedule, record(7))
+        # An expired one counts as none.
+        assert store.put_record(record(10, expires=clock.now + 1_000), 7)
+        clock.advance("1s")
+        again = Write(resumed, paused.schedule.version, RecordWrite(record(11), None))
+        assert store.put_schedules([again]) == [Written(True, resumed.schedule)]
+        assert store.get_record("turn", "default", "last") == record(11)
+
+    def test_writes_of_one_call_may_change_a_record_one_after_the_other(self, store: Store) -> None:
+        def write(name: str, version: int, expect: int | None) -> Write:
+            record = Record(kind="turn", key="last", body=name, version=version)
+            return Write(changes.create(schedule(name), store.now()), None, RecordWrite(record, expect))
+
+        written = store.put_schedules(
+            [write("a", 1, None), write("b", 2, 1), write("c", 3, 1), write("d", 3, 2)]
+        )
+        assert [each.accepted for each in written] == [True, True, False, True]
+        assert [self.get(store, name) is not None for name in "abcd"] == [True, True, False, True]
+        assert store.get_record("turn", "default", "last") == Record(
+            kind="turn", key="last", body="d", version=3
+        )
+
+    def test_of_writes_that_change_the_same_record_at_the_same_time_one_is_accepted(
+        self, store: Store, handles: Handles
+    ) -> None:
+        accepted: list[str] = []
+
+        def work(handle: Store) -> None:
+            for expect in (None, 1, 2):
+                name = f"{threading.get_ident()}-{expect}"
+                record = Record(kind="turn", key="last", body=name, version=(expect or 0) + 1)
+                made = changes.create(schedule(name), handle.now())
+                if handle.put_schedules([Write(made, None, RecordWrite(record, expect))])[0].accepted:
+                    accepted.append(name)
+
+        self.in_threads(handles, work)
+        assert len(accepted) == 3
+        found = store.find_schedules(ScheduleQuery()).items
+        assert {row.name for row in found} == set(accepted)

@@ -23,7 +23,7 @@ def events(call: Call[TenantsQuery, Any]) -> object:
     the API answers what a subject is like now. A client that reconnects sends the header Last-Event-ID, and
     gets the changes in between; the event `reset` says that these are not known: read everything again. The
     stream ends when the token is revoked or expires, when the session ends, and when the server stops. A
-    token may have 50 streams (429), a server 1,000 (503).
+    token may have 50 streams (429), a server 1,000, or half as many as it may open files (503).
     """
     call.state.watch()
     subscription = call.state.hub.subscription(

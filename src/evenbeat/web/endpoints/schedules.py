@@ -173,6 +173,9 @@ def _created_before(call: Call[TenantQuery, Any], creation: Creation) -> Schedul
 
 class OneScheduleQuery(TenantQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recent: Recent = 0
+    deleted: Annotated[
+        bool, Meta(description="Also return a schedule that was deleted; its `state` says so.")
+    ] = False
 
 
 @endpoint(
@@ -189,7 +192,7 @@ def get_schedule(call: Call[OneScheduleQuery, Any]) -> object:
     name = call.path["name"]
     # schedules.get and then schedules.stats would read the statistics twice: 24 us more on SQLite.
     for schedule, stats in call.app.schedules.get_with_stats([(call.owner, name)]):
-        if schedule.state != "deleted":
+        if call.query.deleted or schedule.state != "deleted":
             (body,) = schedule_bodies(call, [(schedule, stats)], call.query.recent)
             return reply_of(schedule, body)
     return one_schedule(call, call.app.schedules.get(name, tenant=call.owner))

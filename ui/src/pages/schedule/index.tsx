@@ -21,9 +21,10 @@ import { LedgerSection } from "./ledger";
 import { PoliciesSection, TicksSection } from "./plan";
 
 export function SchedulePage({ tenant, name }: { tenant: string; name: string }) {
+  // Runs and the audit link to deleted schedules, too: no error of the server, but the page that says so.
   const data = useData(
     `schedule ${tenant} ${name}`,
-    (signal) => call("GET /schedules/{name}", { path: { name }, query: { tenant }, signal }),
+    (signal) => call("GET /schedules/{name}", { path: { name }, query: { tenant, deleted: true }, signal }),
     { when: isAbout(tenant, name) },
   );
   const [changes, setChanges] = useState(0);
@@ -31,7 +32,7 @@ export function SchedulePage({ tenant, name }: { tenant: string; name: string })
     setChanges((count) => count + 1);
     data.reload();
   };
-  if (data.error?.status === 404) return <Absent tenant={tenant} name={name} />;
+  if (data.error?.status === 404 || data.value?.state === "deleted") return <Absent tenant={tenant} name={name} />;
   const actions = data.value === undefined ? undefined : <Actions schedule={data.value} onChange={onChange} />;
   return (
     <Page title={name} actions={actions}>

@@ -216,6 +216,7 @@ const REASONS: Record<Reason, string> = {
   deleted: "the schedule was deleted when they were overdue",
   dependency: "a schedule that they wait for had not succeeded in time (after)",
   calendar: "a calendar of the trigger removed them (skip, only)",
+  chain: "too many successes in a row had led to them: schedules may start each other in a cycle",
 };
 
 const ONE: Partial<Record<Reason, string>> = {
@@ -226,6 +227,7 @@ const ONE: Partial<Record<Reason, string>> = {
   calendar: "a calendar of the trigger removed it (skip, only)",
   deleted: "the schedule was deleted when it was overdue",
   dependency: "a schedule that it waits for had not succeeded in time (after)",
+  chain: "too many successes in a row had led to it: schedules may start each other in a cycle",
 };
 
 /** Return what a predecessor lacks, or the words before the time of its last success. */

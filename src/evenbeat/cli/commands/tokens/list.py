@@ -51,7 +51,7 @@ def command(store: str | None, as_json: bool) -> None:
                         for token in tokens
                     ],
                 ),
-                Column("created by", [printable(token.created_by) for token in tokens], wraps=20),
+                Column("created by", [printable(token.created_by) for token in tokens], drop=1),
             ]
         )
 

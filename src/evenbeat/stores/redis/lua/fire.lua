@@ -1,8 +1,8 @@
 -- Writes the plans of due schedules: each row by itself, if it has not changed since it was reserved.
--- request: {planned rows, rows to quarantine, families of formats, for how long a row is deferred}.
+-- request: {planned rows, rows to quarantine, families of formats, the shortest and the longest wait of a refused row}.
 -- A planned row: {member, path, version, active runs as they were or false, fields, wake_at or false, format,
 -- runs, skipped, cancels, records or nil, records to delete or nil, facts as they were or nil}. A row to quarantine: {member, path, version, tenant, name, note}.
--- Returns {1 or 0 for each planned row, or the reason if it is deferred because a key of another type is in the way; 1 or 0
+-- Returns {1 or 0 for each planned row, or {reason, next tick, wake_at} if a key of another type is in the way; 1 or 0
 -- for each row to quarantine; next wake-up or false}.
 -- A tick that becomes a run takes 28 us of the server's time, 40 with the append-only file; checking the types of the
 -- keys first, which was added later, takes about a tenth more.
@@ -52,10 +52,12 @@ for at, row in ipairs(request[1]) do
   if not unchanged(key, row[3]) then
     fired[at] = 0
   elseif not (can_follow(path, row[8], row[9]) and can_add_records(row[11])) then
-    -- The schedule continues once the key is repaired.
-    fired[at] = wrong
-    call('HSET', key, 'wake_at', text(now + request[4]))
-    place(base .. 'due' .. family_of(row[7]), member, now + request[4])
+    -- The schedule continues once the key is repaired. It waits as back_off of rules/refusals.py says.
+    local tick = instant(read('HMGET', key, 'next_tick')[1] or '') or now
+    local wake_at = now + math.min(math.max(now - tick, request[4]), request[5])
+    fired[at] = { wrong, tick, wake_at }
+    call('HSET', key, 'next_tick', text(tick), 'wake_at', text(wake_at))
+    place(base .. 'due' .. family_of(row[7]), member, wake_at)
   elseif same_active(path, row[4]) and same_facts(member, row[13]) then
     call('HSET', key, unpack(row[5]))
     place(base .. 'due' .. family_of(row[7]), member, row[6])

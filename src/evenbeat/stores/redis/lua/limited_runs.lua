@@ -2,13 +2,14 @@
 -- request: {worker, token, room, now, queues, tasks or false, families, turn, goes_on, version, concerned, keyed, given, checked,
 -- most, misfits, bytes}. version: of the limits that the caller knows; concerned: {any, tasks, tenants, queues}, the runs that
 -- these limits may concern; keyed: whether cohorts depend on payloads; given: rows of {id, state, cohort or false, and of a queued
--- run family, present and new "queue:priority:tenant:task"} to be written first; checked: whether all running runs have their cohorts; most: how many runs to return that need another cohort;
+-- run family, present and new "queue:priority:tenant:task"} to be written first; checked: the mark that the caller has read, if all
+-- running runs have their cohorts as of then, or false; most: how many runs to return that need another cohort;
 -- misfits: rows of {family, cohort} whose runs do; bytes: about how much of payloads to return.
 --
 -- Returns one of:
 --   'none': there are no limits, and no queued runs with a cohort.
 --   'held', rows: the claim was made before.
---   'limits', version, is_checked, bodies: the caller has to read the limits, or to give cohorts to running runs.
+--   'limits', version, is_checked, bodies, mark: the caller has to read the limits, or to give cohorts to running runs.
 --   'give', rows of {id, family, ready, queue, priority, tenant, task, definition, payload}: queued runs that need a cohort, another one or none.
 --   'runs', now, due, mark of the last claim, running as {cohort, number, …}, due runs without a cohort as rows of {id, tenant,
 --     priority, run_at, family, ready}, due cohorts as rows of {family, {cohort, run_at of its first run, …}}, run_at of the
@@ -30,7 +31,7 @@ if not request.goes_on then
 end
 if call('EXISTS', base .. 'kinds:limit', base .. 'limited') == 0 then return { now, 'none' } end
 
-local known = call('HMGET', base .. 'limits', 'version', 'checked', 'claimed')
+local known = call('HMGET', base .. 'limits', 'version', 'checked', 'claimed', 'unchecked')
 local version = known[1] or 'none'
 local function limits()
   local bodies = {}
@@ -38,7 +39,7 @@ local function limits()
     local found = read('HMGET', record_key('limit', 'default', sub(member, 9)), 'version', 'body', 'expires')
     if is_live(found[1], found[3]) then bodies[#bodies + 1] = found[2] or '' end
   end
-  return { now, 'limits', version, known[2] == version and 1 or 0, bodies }
+  return { now, 'limits', version, known[2] == version and 1 or 0, bodies, known[4] or 'none' }
 end
 if version ~= request.version then return limits() end
 
@@ -69,7 +70,7 @@ for _, row in ipairs(request.given) do
     end
   end
 end
-if request.checked then
+if request.checked and request.checked == (known[4] or 'none') then
   call('HSET', base .. 'limits', 'checked', version)
   known[2] = version
 end

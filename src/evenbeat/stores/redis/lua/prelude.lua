@@ -241,9 +241,12 @@ local function run_fields(key, names)
   return flat
 end
 
--- Has the next claim give cohorts to running runs: one that no claim has started may have none. See limited_runs.lua.
+-- Has the next claim give cohorts to running runs: one that no claim has started may have none, and one that turned out to
+-- be a flow has lost its own. The mark tells a claim that is giving cohorts just now to look again. See limited_runs.lua.
 local function uncheck()
+  local time = call('TIME')
   redis.pcall('HDEL', base .. 'limits', 'checked')
+  redis.pcall('HSET', base .. 'limits', 'unchecked', time[1] .. '.' .. time[2])
 end
 
 local function enter(run)
@@ -321,7 +324,7 @@ end
 
 -- Checks the keys that all schedules and runs share.
 local function need_for_runs()
-  need('zset', 'newest', 'leases', 'over', 'due', 'skipped', 'kinds:quarantine', 'expiring')
+  need('zset', 'newest', 'leases', 'over', 'skipped', 'kinds:quarantine', 'expiring')
   need('hash', 'counts')
 end
 
@@ -397,6 +400,15 @@ local function add_records(records)
     local found = call('HMGET', key, 'version', 'expires')
     if not is_live(found[1], found[2]) then write_record(key, new) end
   end
+end
+
+-- Writes a record, for which can_add_records is true, if the stored one has the version new[8]; false: if there is none.
+local function change_record(new)
+  local key = record_key(new[1], new[2], new[3])
+  local found = call('HMGET', key, 'version', 'expires')
+  if (is_live(found[1], found[2]) and found[1] or false) ~= new[8] then return false end
+  write_record(key, new)
+  return true
 end
 
 -- Deletes records (a list of {kind, tenant, key} or nil), whatever their versions.

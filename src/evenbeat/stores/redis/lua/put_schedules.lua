@@ -1,13 +1,15 @@
 -- Writes schedules by compare-and-set, one after the other.
 -- request: rows of {member, path, expected version or false, fields, wake_at or false, format, updated_at, runs, skipped, cancels,
--- records or nil, records to delete or nil}.
+-- records or nil, records to delete or nil, record to change or nil}.
 -- Returns for each: 1, or {the present row, 1 if all of the runs exist}.
 
 need_for_runs()
 need('zset', 'schedules', 'changed')
 for _, row in ipairs(request) do
   need('zset', 'due' .. family_of(row[6]))
-  if not (can_follow(row[2], row[8], row[9]) and can_add_records(row[11])) then error('WRONGTYPE ' .. wrong, 0) end
+  if not (can_follow(row[2], row[8], row[9]) and can_add_records(row[11]) and can_add_records(row[13] and { row[13] })) then
+    error('REFUSED ' .. wrong, 0)
+  end
 end
 
 local answers = {}
@@ -25,6 +27,7 @@ for at, row in ipairs(request) do
   else
     same = not found[2]
   end
+  if same and row[13] then same = change_record(row[13]) end
   if same then
     call('HSET', key, unpack(row[4]))
     place(base .. 'schedules', member, 0)

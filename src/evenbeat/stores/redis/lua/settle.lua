@@ -2,8 +2,8 @@
 -- request: rows of {run, attempt, expected states, token, fields to set, fields to remove, state or false, delay or
 -- false, lease (ms, "none" or false), finished_at (ms, "none" or false), the lease must have ended, counts the
 -- attempt up, worker (a name, "" for none, or false), runs to add, statistics or false, schedule to wake or false,
--- gate ({path of a schedule, generation, revision, fire_seq or nil}) or false, records to add or nil, new task of a
--- queued run or nil};
+-- gate ({path of a schedule, generation, revision, fire_seq or nil}) or false, claim or false, records to add or nil,
+-- {new task of a queued run or false, new kind or false} of a run that leaves its cohort, or nil};
 -- in place of a row {rows, for each whether it is an innermost end}: the rows of a transition with ends, in the order of
 -- decisions.parts.
 -- Returns {1 for each that is accepted, else 0; 1 if a schedule was woken, or a run of a cohort has left the state running}. A transition takes 24 us of the server's time,
@@ -60,8 +60,9 @@ end
 -- Adds the record of a success that a follower has not fired yet, like dependencies.pending_record.
 local function add_pending(tenant, name, generation, state, success)
   local id, tick = success[1], success[2]
+  local own = string.find(id, '/', 1, true) and id or string.format('%s@%.0f', id, success[3])
   local new = {
-    'success', tenant, name .. '/' .. id, '1', string.format('{"run":%s,"tick":%s,"at":%.0f,"generation":%s%s}',
+    'success', tenant, name .. '/' .. own, '1', string.format('{"run":%s,"tick":%s,"at":%.0f,"generation":%s%s}',
       cjson.encode(id), tick and string.format('%.0f', tick) or 'null', success[3], count_of(generation) or '0',
       state == 'paused' and ',"paused":true' or ''), '', false,
   }
@@ -135,9 +136,14 @@ local function passes(gate)
   return found[1] == gate[2] and found[2] == gate[3] and (not gate[4] or found[3] == gate[4])
 end
 
--- The index of a queued run after it was moved to another task.
-local function moved(run, task)
-  return match(run.ready, '^[^:]*:[^:]*:[^:]*:') .. task
+-- The index of a queued run after it was moved to another task, or became another kind.
+local function moved(run, regrouped)
+  return regrouped[1] and match(run.ready, '^[^:]*:[^:]*:[^:]*:') .. regrouped[1] or run.ready
+end
+
+-- The definition of a run with another kind. A quotation mark within a text is escaped, so this finds nothing else.
+local function with_kind(definition, kind)
+  return '{"kind":"' .. kind .. '",' .. string.gsub(sub(definition, 2), '"kind":"%a+",?', '', 1)
 end
 
 local function moment(given, known)
@@ -145,14 +151,14 @@ local function moment(given, known)
   return given or instant(known)
 end
 
--- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result, cohort.
+-- found: state, attempt, settled, tenant, schedule, worker, lease_until, error, result, cohort, claim.
 -- Returns the run as its indexes need it; nil, without writing anything, if a key that it is to be added to has another type.
 local function standing(row, key, found, after)
   local id, state, tenant = row[1], found[1], found[4] or 'default'
   local run = { id = id, tenant = tenant, state = state, path = found[5] and path(tenant, found[5]), worker = found[6] }
   run.cohort = found[10] or nil
   if OVER[after] and not fits(ended_key(tenant, after), 'zset') then return nil end
-  if state == 'running' and (OVER[after] or after == 'running' and not row[13]) then return run end
+  if state == 'running' and not row[20] and (OVER[after] or after == 'running' and not row[13]) then return run end
   -- Every transition but the end of an attempt and a heartbeat needs more fields: the run's queue and created_at.
   local more = call('HMGET', key, 'format', 'queue', 'priority', 'task', 'claim', 'run_at', 'created_at', 'finished_at')
   run.family = family_of(more[1])
@@ -160,7 +166,7 @@ local function standing(row, key, found, after)
   run.claim, run.run_at, run.created = more[5], instant(more[6]) or 0, instant(more[7]) or 0
   run.finished = instant(more[8])
   if after == 'queued' and not can_wait(run.family, run.ready, run.cohort) then return nil end
-  if row[19] and not can_wait(run.family, moved(run, row[19]), nil) then return nil end
+  if row[20] and not can_wait(run.family, moved(run, row[20]), nil) then return nil end
   if run.path and not OVER[after] and not fits(base .. 'active:' .. run.path, 'zset') then return nil end
   if after == 'running' and row[13] and row[13] ~= '' and not fits(base .. 'held:' .. row[13], 'hash') then return nil end
   if after == 'running' and run.cohort and not fits(base .. 'slots', 'hash') then return nil end
@@ -170,7 +176,7 @@ end
 -- Returns the run of a transition as standing does; nil if a key that the transition is to write has another type.
 local function writable(row, key, found)
   local run = standing(row, key, found, row[7] or found[1])
-  if run and can_add_all(row[14]) and can_add_records(row[18]) then return run end
+  if run and can_add_all(row[14]) and can_add_records(row[19]) then return run end
   return nil
 end
 
@@ -205,18 +211,24 @@ local function change(row, key, found, run)
     end
   end
 
-  if after == 'running' and state == 'running' and not row[13] then
+  if after == 'running' and state == 'running' and not row[13] and not row[20] then
     -- A heartbeat: almost always it changes only the lease.
     if lease then place(base .. 'leases', id, lease == 'none' and 0 or lease) end
     return
   end
-  if row[19] and state == 'queued' then
-    -- It waits in the index of its new task. The next claim gives it the cohort of that task, if there is a limit.
-    leave(run)
+  if row[20] then
+    local definition = row[20][2] and call('HGET', key, 'definition')
+    if definition then call('HSET', key, 'definition', with_kind(definition, row[20][2])) end
     if run.cohort then call('HDEL', key, 'cohort') end
-    run.ready, run.cohort = moved(run, row[19]), nil
-  elseif after ~= state or row[13] then
+  end
+  if after ~= state or row[13] or row[20] then
     leave(run)
+    if row[20] then
+      -- It waits in the index of its new task, or counts as its new kind. The next claim gives it a cohort, if there is a limit.
+      if state == 'running' and run.cohort then woken = 1 end
+      if after == 'running' then uncheck() end
+      run.ready, run.cohort = moved(run, row[20]), nil
+    end
     if after ~= state then
       local tenant = found[4] or 'default'
       count(tenant, state, -1)
@@ -239,7 +251,7 @@ local function apply(row, key, found, run)
     call('HSET', base .. 'schedules:' .. row[17][1], 'fire_seq', string.format('%.0f', tonumber(row[17][4]) + 1))
   end
   for _, new in ipairs(row[14]) do add_run(new) end
-  add_records(row[18])
+  add_records(row[19])
   if row[15] then
     add_figures(row[15])
     if row[15][3] > 0 then
@@ -253,14 +265,14 @@ end
 
 local function status(key)
   return read('HMGET', key, 'state', 'attempt', 'settled', 'tenant', 'schedule', 'worker', 'lease_until', 'error',
-    'result', 'cohort')
+    'result', 'cohort', 'claim')
 end
 
 -- Like decisions.verdict, with the gate.
 local function verdict(row, found)
   if not found[1] then return 'refuse' end
   if found[3] == row[4] then return 'repeat' end
-  if found[2] ~= row[2] or not is_expected(found[1], row[3])
+  if found[2] ~= row[2] or (found[11] or false) ~= row[18] or not is_expected(found[1], row[3])
     or (row[11] and (instant(found[7]) or 0) > now) or not passes(row[17]) then
     return 'refuse'
   end
@@ -307,9 +319,21 @@ local function settle_jointly(rows, are_innermost)
   return 1
 end
 
+-- Only what may wake a schedule needs their index: without it, runs can still be settled.
+local function need_due(rows)
+  for _, row in ipairs(rows) do
+    if type(row[1]) == 'table' then
+      need_due(row[1])
+    elseif row[16] then
+      need('zset', 'due')
+    end
+  end
+end
+
 local answers = {}
 begin()
 need_for_runs()
+need_due(request)
 for at, row in ipairs(request) do
   if type(row[1]) == 'table' then
     answers[at] = settle_jointly(row[1], row[2])
