@@ -18,7 +18,8 @@ LARGE = ("test_ten_thousand_runs_go_through_in_one_batch", "test_ten_thousand_sc
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the largest batches to SQLite and PostgreSQL in ``make test``, and drop tests that repeat others.
+    """Leave the largest batches to SQLite and PostgreSQL in ``make test``, and drop tests that repeat others,
+    or need a refusal that the database of their store does not know.
 
     A test that takes one ``store`` does the same in a class whose threads share a store as in the other one:
     only those that take ``handles`` differ there.
@@ -26,10 +27,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.name in LARGE and item.path.stem in ("test_redis", "test_mongo"):
             item.add_marker(LONG)
-    repeated = [item for item in items if _is_repeated(item)]
-    if repeated:
-        config.hook.pytest_deselected(items=repeated)
-        items[:] = [item for item in items if not _is_repeated(item)]
+    dropped = [item for item in items if _is_repeated(item) or _is_impossible(item)]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        gone = set(dropped)
+        items[:] = [item for item in items if item not in gone]
 
 
 def _is_repeated(item: pytest.Item) -> bool:
@@ -39,6 +41,13 @@ def _is_repeated(item: pytest.Item) -> bool:
         and item.cls.__name__.endswith("SharedByThreads")
         and "handles" not in inspect.signature(item.function).parameters
     )
+
+
+def _is_impossible(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or item.cls is None:
+        return False
+    refusal = getattr(item.function, "refusal", None)
+    return refusal is not None and refusal not in item.cls.refusals
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,12 @@ def test_an_unreadable_run_does_not_block_its_queue(adapter: Adapter, damage: An
     assert store.count_runs() == {"running": 1, "failed": 1}
 
 
-@pytest.mark.parametrize(("adapter", "damage"), EACH_RUN_DAMAGE, indirect=["adapter"])
+# Not Redis: it has nothing that refuses to change a run that can be read.
+@pytest.mark.parametrize(
+    ("adapter", "damage"),
+    [each for each in EACH_RUN_DAMAGE if each.values[0] != "redis"],
+    indirect=["adapter"],
+)
 def test_an_unreadable_run_that_can_not_be_set_to_failed_does_not_block_its_queue(
     adapter: Adapter, damage: Any, clock: VirtualClock
 ) -> None:

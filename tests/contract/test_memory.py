@@ -18,6 +18,9 @@ from evenbeat.testing.contract import Handles, StoreContract
 
 
 class TestMemory(Refusing, StoreContract):
+    # A dictionary refuses nothing: RefusingMemoryStore plays these.
+    refusals = frozenset({"add", "settle", "schedule"})
+
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         store = RefusingMemoryStore(clock)

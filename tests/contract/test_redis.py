@@ -14,12 +14,18 @@ from tests.refusing import Refusing
 from evenbeat.stores.redis import RedisStore
 from evenbeat.testing.clock import VirtualClock
 from evenbeat.testing.contract import Handles, StoreContract
+from evenbeat.testing.contract.refusals import Refusal
+
+# A key of another type is all that Redis refuses. Other damage of a row is quarantined: see test_damage.py.
+REFUSALS: frozenset[Refusal] = frozenset({"add", "settle"})
 
 # Longer than by default: ten threads wait for each other, perhaps on a busy machine.
 PATIENCE = 60.0
 
 
 class TestRedis(Refusing, StoreContract):
+    refusals = REFUSALS
+
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         stores: list[RedisStore] = []
@@ -38,6 +44,8 @@ class TestRedis(Refusing, StoreContract):
 
 @LONG
 class TestRedisSharedByThreads(Refusing, StoreContract):
+    refusals = REFUSALS
+
     @contextmanager
     def make(self, clock: VirtualClock, tmp_path: Path) -> Iterator[Handles]:
         with own_place(server_url("valkey")) as url:

@@ -142,7 +142,14 @@ class FlowWork:
         """Begin the flows that wait for it, and continue others; return the runs of steps that start."""
         started: list[RunRecord] = []
         while self._resumed:
-            started += self._go_on(self._resumed[-1], now)
+            run = self._resumed[-1]
+            try:
+                started += self._go_on(run, now)
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                # It must not block the others: its lease expires, and the reaper hands it to a worker again.
+                _log.error("a flow can't be continued: %s", error, exc_info=error, extra=run_fields(run))
             self._resumed.pop()
         if not self._beginning:
             return started

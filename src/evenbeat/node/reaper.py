@@ -102,10 +102,17 @@ class Reaper:
         if not found:
             return again
         # No worker holds a flow that has begun: its lease says when to look at it.
+        begun = [run for run in found if is_begun(run)]
+        refused = self._check_flows(begun, now)
         lost = [run for run in found if not is_begun(run)]
-        self._check_flows([run for run in found if is_begun(run)], now)
-        if not lost:
-            return again
+        taken = self._take(lost, now) if lost else []
+        # Runs whose ends can't be written stay the first ones: the next step looks behind them.
+        is_full = len(found) == limit
+        self._refused = min(refused + taken.count(False), _MOST_REFUSED) if is_full else 0
+        return now if is_full and (any(taken) or len(begun) > refused) else again
+
+    def _take(self, lost: list[RunRecord], now: Instant) -> list[bool]:
+        """End the attempts of lost workers; return for each whether it was ended."""
         ends = [attempts.crashed(run, now, self._new_token()) for run in lost]
         if self._signals:
             ends = [self._signals.with_end(run, end, now) for run, end in zip(lost, ends, strict=True)]
@@ -122,10 +129,7 @@ class Reaper:
             )
             self._events.publish("crashed", now, run=run, error=f"worker {run.worker} was lost")
         self._store.hint()
-        # Runs whose ends can't be written stay the first ones: the next step looks behind them.
-        is_full = len(found) == limit
-        self._refused = min(answers.count(False), _MOST_REFUSED) if is_full else 0
-        return now if is_full and any(answers) else again
+        return answers
 
     def _settle(self, lost: list[RunRecord], ends: list[Transition], now: Instant) -> list[bool]:
         of_flows = any(concerns_flow(run, end) for run, end in zip(lost, ends, strict=True))
@@ -135,9 +139,13 @@ class Reaper:
         self._reports.report(settled.ended, now)
         return settled.answers
 
-    def _check_flows(self, flows: list[RunRecord], now: Instant) -> None:
+    def _check_flows(self, flows: list[RunRecord], now: Instant) -> int:
+        """Look at flows that have begun; return how many of them the database refuses to write."""
+        refused = 0
         for flow in flows:
             ended = check_flow(self._store, self._flows, flow, self._new_token, now)
+            refused += ended is None
             self._reports.report(ended or [], now)
             if ended:
                 self._store.hint()
+        return refused

@@ -265,8 +265,8 @@ class Worker:
                 left.append((run, complete))
             else:
                 back.append(attempts.regrouped(run, now, self._new_token(), kind=kind, payload=payload))
-        if back:
-            self._store.settle_runs(back)
+        for _ in settle_in_parts(self._store, back, "worker") if back else ():
+            pass  # one that is refused stays running until its lease expires
         return left
 
     def _start(self, lane: Lane, runs: Iterable[tuple[RunRecord, RunRecord | str]], now: Instant) -> None:

@@ -155,10 +155,15 @@ class Refusals:
             except FireRefused as refusal:
                 size = _half(refusal)
         done = _Done()
-        # The sound ones first: they must not wait for the refused ones.
-        left = self._fire_parts(attempt, now, Part(limit, size, plan, is_sound=True), done)
-        if left > 0:
-            self._fire_parts(attempt, now, Part(left, 1, plan, is_sound=False), done)
+        try:
+            # The sound ones first: they must not wait for the refused ones.
+            left = self._fire_parts(attempt, now, Part(limit, size, plan, is_sound=True), done)
+            if left > 0:
+                self._fire_parts(attempt, now, Part(left, 1, plan, is_sound=False), done)
+        except StoreUnavailable:
+            if not done.has_any:
+                raise
+            done.next_wake = now  # what was written is reported, and the next call meets the error
         return done.fired(self.next_wake(done.next_wake, now))
 
     def left_out(self, now: Instant) -> frozenset[Key]:
@@ -188,10 +193,6 @@ class Refusals:
                 if len(refusal.keys) == 1:
                     self._set_aside(attempt, now, refusal, done)
                     limit -= 1
-            except StoreUnavailable:
-                if not done.has_any:
-                    raise
-                return 0  # what was written is reported, and the next call meets the error
             else:
                 done.add(fired)
                 count = len(fired.planned) + len(fired.quarantined)

@@ -10,6 +10,7 @@ import time
 
 from evenbeat.core.records import ACTIVE_STATES, Execution, Overlap, RunRecord, ScheduleRecord
 from evenbeat.errors import StoreUnavailable
+from evenbeat.rules.flow_parts import flow_part, step_run_id
 from evenbeat.stores.base import RunQuery, Store
 from tests.faults.fleet import Fleet, add_schedules, all_runs, check, drain, fleet, opened, wait_until
 from tests.faults.scene import LEASE_MS, Ground, Mutant, Outcome, Scene, caught
@@ -142,13 +143,15 @@ def _check_flows(url: str) -> int:
     left = set(runs)
     for flow in flows:
         size = json.loads(flow.payload)["size"]
-        wanted = _steps(size)
-        for name, before in wanted.items():
-            run = runs.get(f"{flow.id}~{name}")
+        state = flow_part(flow).state
+        assert state is not None, f"flow {flow.id} never began"
+        for name, before in _steps(size).items():
+            run = runs.get(step_run_id(flow.id, name, nonce=state.nonce))
             assert run is not None, f"step {name} of flow {flow.id} did not run"
             left.discard(run.id)
             for each in before:
-                ended, began = runs[f"{flow.id}~{each}"].finished_at or 0, run.started_at or 0
+                earlier = runs[step_run_id(flow.id, each, nonce=state.nonce)]
+                ended, began = earlier.finished_at or 0, run.started_at or 0
                 assert ended <= began, f"{name} of flow {flow.id} began before {each} had ended"
         left.discard(flow.id)
         result = 6 * sum(range(size))
