@@ -819,14 +819,14 @@ def fail_unsignalled(bench: Bench, name: str, schedule: str | None = "s", **fiel
     end_run(bench.store, a_run(name, schedule, **fields), "ValueError: boom", is_signalled=False)
 
 
-def fail_ahead(bench: Bench, name: str) -> None:
+def fail_ahead(bench: Bench, name: str, *, is_flow: bool = False) -> None:
     """A run that fails on a node whose clock is ahead: the store says an earlier end than the signal."""
     bench.clock.advance("1s")
     bench.store.add_runs([a_run(name)])
     claim = Claim(worker="w", token=name, limit=1, now=bench.clock.now, lease=30_000)
     (held,) = bench.store.claim_runs(claim).runs
     ahead = bench.clock.now + 3
-    end = attempts.failed(held, "boom", ahead, "end")
+    end = replace(attempts.failed(held, "boom", ahead, "end"), renews=is_flow)
     assert bench.store.settle_runs([Signals(stored_rules(bench.store)).with_end(held, end, ahead)]) == [True]
 
 
@@ -847,11 +847,12 @@ def test_a_failure_that_no_node_signals_yet_is_announced_once_after_the_rule_was
     assert [(each.run, each.failures) for each in incidents(bench.store)] == [("first", 1)]
 
 
-def test_a_failure_counts_once_with_its_signal_though_the_clocks_differ() -> None:
+@pytest.mark.parametrize("is_flow", [False, True])
+def test_a_failure_counts_once_with_its_signal_though_the_clocks_differ(is_flow: bool) -> None:
     bench = Bench()
     bench.schedule("s")
     put_rule(bench.store, "failing:2", created_at=bench.clock.now)
-    fail_ahead(bench, "x")
+    fail_ahead(bench, "x", is_flow=is_flow)
     for _ in range(3):
         bench.clock.advance(f"{TURN_EVERY}ms")
         bench.process.turn()

@@ -26,7 +26,6 @@ SETTLERS = {
     "node/settling.py",
     "node/owed_successes.py",
     # What ends no run: it hands back, renews, moves, resumes or retries.
-    "node/worker.py",
     "node/flow_work.py",
     "node/flow_checks.py",
     "app/flows.py",

@@ -572,3 +572,29 @@ def test_a_last_tick_that_ran_earlier_is_not_removed_when_no_day_is_left() -> No
     assert tick not in recorded
     bare = set(range(to_ms(START) + 21 * HOUR, history.now, 24 * HOUR))
     assert set(recorded) == bare - {tick}
+
+
+@pytest.mark.parametrize("days", [(), (20,)])
+def test_ticks_before_a_last_one_that_ran_earlier_are_recorded_once(days: tuple[int, ...]) -> None:
+    history = started("0 9 * * * only=off", off(3))
+    history.now += 2 * HOUR
+    history.move(history.now + HOUR)
+    # After the second, whose tick was recorded with the run, and before the third, whose tick has run.
+    history.now = at(2, 10)
+    history.fire()
+    assert ledger(history) == [("02", 1, None)]
+    history.change(off(*days))
+    assert ledger(history) == [("02", 1, None)]
+    history.end("only=")
+    history.check(at(30))
+
+
+def test_removed_ticks_are_recorded_once_if_a_tick_is_moved_earlier_twice() -> None:
+    history = started("0 9 * * * skip=off", off(2))
+    history.move(history.now + HOUR)
+    history.move(history.now + 2 * HOUR)
+    history.now += 3 * HOUR
+    history.fire()
+    assert (ran(history), ledger(history)) == (["01 14:00"], [("02", 1, None)])
+    history.end("skip=")
+    history.check(at(30))

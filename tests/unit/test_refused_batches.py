@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from evenbeat import RowRefused, Scheduler, every
-from evenbeat.core.records import ScheduleRecord
+from evenbeat import RowRefused, Scheduler, StoreUnavailable, every
+from evenbeat.core.records import RunRecord, ScheduleRecord, Transition
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
+from evenbeat.node.reaper import Reaper
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.events import Events
 from evenbeat.rules import attempts
-from evenbeat.stores.base import RunQuery, Store
+from evenbeat.rules.firing import Planned, plan
+from evenbeat.rules.flow_parts import FlowState, part_text
+from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, Store
+from evenbeat.stores.refusals import FireRefused, Refusals, Selection
 from evenbeat.stores.sqlite import SqliteStore
-from evenbeat.testing import VirtualClock
+from evenbeat.testing import VirtualClock, VirtualScheduler, virtual
 from tests.refusing import refusing
 from tests.store_calls import claim
 
@@ -103,3 +109,141 @@ def test_a_refused_end_does_not_stop_the_others(app: Scheduler, store: Store) ->
     with refusing(store, "runs", "change", {"id": "r3"}):
         answers = [answer for part in settle_in_parts(store, ends, "test") for answer in part]
     assert answers == [end.run != "r3" for end in ends]
+
+
+def refuse(
+    monkeypatch: pytest.MonkeyPatch, store: Store, is_refused: Callable[[Transition], bool]
+) -> Callable[[], None]:
+    """Refuse transitions, until the returned function is called."""
+    settle = store.settle_runs
+
+    def settle_others(transitions: Sequence[Transition]) -> list[bool]:
+        if any(map(is_refused, transitions)):
+            raise RowRefused("auditors say no")
+        return settle(transitions)
+
+    monkeypatch.setattr(store, "settle_runs", settle_others)
+    return lambda: monkeypatch.setattr(store, "settle_runs", settle)
+
+
+def take_lost(time: VirtualScheduler) -> None:
+    """Let leases end, and take the runs back, as the reaper of a node does."""
+    store = time.app.store
+    reaper = Reaper(store, Events(), clock=lambda: store.now() / 1000)
+    for _ in range(4):  # one that starts waits for a while
+        reaper.step(store.now())
+        time.travel("15s")
+
+
+def state_of(time: VirtualScheduler, task: str) -> str:
+    (run,) = time.app.store.find_runs(RunQuery(task=task)).items
+    return run.state
+
+
+def test_a_resumed_flow_that_is_refused_does_not_stop_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    with virtual() as time:
+        tries: list[None] = []
+
+        @time.task
+        def work() -> None:
+            tries.append(None)
+            assert len(tries) > 1
+
+        @time.task
+        def innocent() -> None: ...
+
+        @time.flow
+        def nightly() -> Any:
+            return work.step()
+
+        run = nightly.enqueue()
+        time.run_pending()
+        assert state_of(time, "nightly") == "failed"
+        accept = refuse(monkeypatch, time.app.store, lambda each: each.run == run.id and bool(each.adds))
+        time.app.flows.resume(run.id)
+        innocent.enqueue()
+        time.run_pending()
+        assert (state_of(time, "innocent"), state_of(time, "nightly")) == ("succeeded", "running")
+        accept()
+        take_lost(time)
+        time.travel("1m")
+        assert state_of(time, "nightly") == "succeeded"
+        assert len(tries) == 2
+
+
+def test_a_hand_back_that_is_refused_does_not_stop_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a step whose limit has a key that another step gives it: see ``attempts.regrouped``."""
+    with virtual() as time:
+
+        @time.task
+        def find() -> int:
+            return 7
+
+        @time.task
+        def charge(customer: int) -> None: ...
+
+        @time.task
+        def innocent() -> None: ...
+
+        @time.flow
+        def nightly() -> Any:
+            return charge.step(find.step())
+
+        time.app.limits.set(task="charge", key="customer", concurrency=1)
+        accept = refuse(monkeypatch, time.app.store, lambda each: each.state == "queued")
+        nightly.enqueue()
+        innocent.enqueue()
+        time.run_pending()
+        innocent.enqueue()
+        time.run_pending()
+        ended = time.app.store.find_runs(RunQuery(task="innocent")).items
+        assert [run.state for run in ended] == ["succeeded"] * 2
+        assert state_of(time, "charge") == "running"
+        accept()
+        take_lost(time)
+        time.travel("1m")
+        assert state_of(time, "nightly") == "succeeded"
+
+
+def test_flows_that_are_refused_do_not_hide_lost_runs_behind_them(
+    monkeypatch: pytest.MonkeyPatch, store: Store, clock: VirtualClock
+) -> None:
+    monkeypatch.setattr("evenbeat.node.reaper.REAP_BATCH", 3)
+    state = FlowState(graph="none", steps="o")
+    flows = [RunRecord(id=f"f{at}", task="work", flow=part_text(None, state)) for at in range(5)]
+    store.add_runs([*flows, RunRecord(id="lost", task="work", run_at=1)])
+    assert len(claim(store, limit=5)) == 5
+    assert [run.id for run in claim(store, token="late")] == ["lost"]
+    clock.advance("10m")
+    refuse(monkeypatch, store, lambda each: each.run.startswith("f"))
+    reaper = Reaper(store, Events(), clock=lambda: clock.now / 1000)
+    for _ in range(5):
+        reaper.step(clock.now)
+        clock.advance("15s")
+    assert ids(store, states=("queued",)) == ["lost"]
+
+
+@pytest.mark.parametrize("fails_at", [3, 4])
+def test_what_was_fired_before_the_store_went_away_is_reported(
+    store: Store, clock: VirtualClock, fails_at: int
+) -> None:
+    Scheduler(store).schedules.add("a", every("1m"), "work")
+    (row,) = store.find_schedules(ScheduleQuery()).items
+    clock.advance("1m")
+    calls = 0
+
+    def attempt(selection: Selection, plan: PlanFunction) -> Fired:
+        nonlocal calls
+        calls += 1
+        if calls == fails_at:
+            raise StoreUnavailable("gone")
+        if calls == 2:
+            return Fired((Planned(row),), clock.now)
+        # The first refusal concerns several rows, the second a single one, which is set aside.
+        raise FireRefused([row] * (2 if calls == 1 else 1), (), RowRefused("auditors say no"))
+
+    fired = Refusals().fire(attempt, clock.now, 10, plan)
+    assert (len(fired.planned), fired.next_wake) == (1, clock.now)
+    calls = fails_at - 1
+    with pytest.raises(StoreUnavailable):
+        Refusals().fire(attempt, clock.now, 10, plan)

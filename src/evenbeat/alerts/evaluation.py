@@ -234,7 +234,8 @@ class Evaluation:
         self._facts.read((run.tenant, run.schedule) for run in runs if run.schedule is not None)
         groups: dict[Subject, list[tuple[str, Signal]]] = {}
         for run in runs:
-            key, signal = end_key(run), end_signal(run, "failed", run.error, run.finished_at or self._now)
+            key = end_key(run, run.attempt)
+            signal = end_signal(run, "failed", run.error, run.finished_at or self._now)
             subject = self._subject_of(signal)
             if key not in counted and rule.covers(subject):
                 groups.setdefault(subject, []).append((key, signal))

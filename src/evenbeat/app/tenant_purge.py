@@ -36,7 +36,7 @@ _REMAINS = (
     "audit entries, until 365 days after they were written",
     "the names of its deleted schedules, so that a new schedule of the same name repeats no tick",
     "its share of the figures that nodes write, for 40 days",
-    "runs of the last two hours of schedules that are in the code only, which nodes delete",
+    "runs of code-only schedules that ended within the last two hours: nodes delete them later",
 )
 _REMAINS_OF_DEFAULT = "tokens, limits, alert and retention rules, which the store keeps with this tenant"
 

@@ -46,13 +46,13 @@ def end_signal(run: RunRecord, state: str, error: str | None, at: Instant, took:
     )
 
 
-def end_key(run: RunRecord) -> str:
-    """Return the key of the signal of a run that ends.
+def end_key(run: RunRecord, attempt: int) -> str:
+    """Return the key of the signal of a run that ends, which has this attempt afterwards.
 
     By its start: the row of a run may say another end than the node that left the signal, whose clock is a
     bit ahead. So a signal that is made from the row has the same key.
     """
-    return signal_key(run.created_at if run.started_at is None else run.started_at, run.id, run.attempt)
+    return signal_key(run.created_at if run.started_at is None else run.started_at, run.id, attempt)
 
 
 class Signals:
@@ -94,7 +94,8 @@ class Signals:
             return transition
         error = transition.error if isinstance(transition.error, str) else None
         signal = end_signal(run, str(transition.state), error, now, took)
-        record = self._record(signal, end_key(run))
+        # The end of a flow counts its attempt up.
+        record = self._record(signal, end_key(run, run.attempt + transition.renews))
         return replace(transition, records=(*transition.records, record))
 
     def with_missed(self, planned: Planned) -> Planned:

@@ -326,8 +326,11 @@ def reschedule(
     state = "active" if current.state == "finished" else current.state
     if current.next_tick is not None and tick > current.next_tick:
         passed = skip_until(current, tick, "rescheduled", now)
-        current = passed.schedule
-        planned = planned._replace(skipped=planned.skipped + passed.skipped)
+        current, skipped = passed.schedule, passed.skipped
+        if own is not None and tick < own:
+            # Its own time is still to come: the fire will record the ticks that calendars remove before it.
+            skipped = tuple(row for row in skipped if row.reason != "calendar")
+        planned = planned._replace(skipped=planned.skipped + skipped)
     moved = replace(
         current,
         state=state,
