@@ -62,8 +62,8 @@ def _rows(
     ``until``."""
     coming = schedule.next_tick if schedule.moved is None else schedule.moved
     since = max(schedule.created_at, schedule.anchor)
-    # A schedule without a coming tick has passed its last one. If that is still to come, a user moved it to an
-    # earlier time, where it ran: the fire has recorded all removed ticks before it.
+    # A schedule without a coming tick has passed its last one. If that is still to come, a user moved it to
+    # an earlier time, where it ran: the fire has recorded all removed ticks before it.
     if coming is None and trigger.next_ms(until) is not None:
         return ()
     before = trigger.prev_ms(until + 1 if coming is None else coming)

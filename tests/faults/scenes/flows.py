@@ -195,4 +195,4 @@ SCENES = (
         "flow failpoints", failpoints, "SIGKILL before each command and after commits, while flows run", 1, 2
     ),
 )
-MUTANTS = (Mutant("halting", halting, "stand still", quick=("sqlite",)),)
+MUTANTS = (Mutant("halting", halting, "stand still|did not finish", quick=("sqlite",)),)
