@@ -96,11 +96,17 @@ def test_a_refused_tick_of_a_schedule_without_a_row_is_tried_again_and_the_other
         assert len(ids(store, schedule="a")) == 1
         assert ids(store, schedule="b") == []
         first = clock.now
+        (note,) = Scheduler(store).quarantine.list()
+        assert (note.kind, note.name) == ("deferred", "b")
+        assert note.reason == "the database refuses its run: auditors say no"
+        (item,) = [found for found in Scheduler(store).attention().items if found.kind == "quarantined"]
+        assert item.sentence == "Schedule b does not fire: the database refuses its run, and nodes try again."
         for wait in (1_000, 1_000, 2_000, 4_000):
             assert ticker.step(clock.now) == clock.now + wait
             clock.now += wait
     ticker.step(clock.now)
     assert [run.tick for run in store.find_runs(RunQuery(schedule="b")).items] == [first]
+    assert not Scheduler(store).quarantine.list()
 
 
 def test_a_refused_end_does_not_stop_the_others(app: Scheduler, store: Store) -> None:

@@ -16,6 +16,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState
 from evenbeat.node.adding import add_in_parts
 from evenbeat.node.counting import Counting
+from evenbeat.node.deferral_notes import delete_note
 from evenbeat.node.fallback import Fallback
 from evenbeat.observe.events import Events
 from evenbeat.observe.logs import run_fields
@@ -88,6 +89,8 @@ class CodeTicker:
         """When the rows that take the place of schedules were created."""
         self._pending: list[CodeTick] = []
         """Ticks whose runs are not added yet, the earliest first."""
+        self._noted: set[Key] = set()
+        """Schedules with a note that the database refuses their runs."""
         self._read_at: Instant | None = None
         self._retry_at: Instant = 0
         """Rows that could not be read are not read again before."""
@@ -232,8 +235,12 @@ class CodeTicker:
     def _set_aside(self, runs: Sequence[RunRecord], new: Sequence[bool | None], now: Instant) -> None:
         """Try the refused runs again later: the first time soon, then less and less often."""
         for run, is_new in zip(runs, new, strict=True):
+            key = (run.tenant, run.schedule or "")
+            if is_new and key in self._noted:
+                self._noted.remove(key)
+                delete_note(self._store, key)
             if is_new is None and run.tick is not None:
-                key = (run.tenant, run.schedule or "")
+                self._noted.add(key)
                 if run.tick >= first_of_late(self._known[key].row, run.tick, now):
                     insort(self._pending, CodeTick(now + wait_of(run.tick, now), key, run.tick))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant, write_instant
-from evenbeat.core.records import Record, ScheduleRecord
-from evenbeat.errors import RowRefused, StoreUnavailable
+from evenbeat.core.records import ScheduleRecord
 from evenbeat.node.counting import Counting
+from evenbeat.node.deferral_notes import write_note
 from evenbeat.node.fallback import Fallback
 from evenbeat.node.flows import End, FlowSettling
 from evenbeat.node.signals import Signals
@@ -159,18 +158,7 @@ class Ticker:
                 "error": reason,
             },
         )
-        with suppress(StoreUnavailable, RowRefused):
-            present = self._store.get_record(NOTE, schedule.tenant, schedule.name)
-            note = Record(
-                kind=NOTE,
-                tenant=schedule.tenant,
-                key=schedule.name,
-                body=reason,
-                version=1 if present is None else present.version + 1,
-                expires=now + 2 * DEFERRED,
-            )
-            # If two nodes write their notes at once, either note is good.
-            self._store.put_record(note, None if present is None else present.version)
+        write_note(self._store, schedule.key, reason, now)
 
     def _end_waiting(self, cancels: list[str], now: Instant) -> bool:
         """Cancel those of the runs that wait for a retry, and flows: no worker holds them and could end
