@@ -426,7 +426,8 @@ def keep_data_in_memory() -> None:
     """
     global _data_folder
     folder = Path("/dev/shm")  # noqa: S108 - each server has a folder of its own in it
-    if _data_folder is None and folder.is_dir() and _available_memory() > _MEMORY_NEEDED:
+    is_usable = folder.is_dir() and os.access(folder, os.W_OK)
+    if _data_folder is None and is_usable and _available_memory() > _MEMORY_NEEDED:
         room = os.statvfs(folder)
         if room.f_bavail * room.f_frsize > _MEMORY_NEEDED:
             _data_folder = str(folder)

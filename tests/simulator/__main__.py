@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -94,7 +95,8 @@ def run_seed(
         with own_place(store) as url:
             return simulate(seed, server_backend(url), settings, trace=trace, store=store)
     shared_memory = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
-    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:
+    is_usable = shared_memory.is_dir() and os.access(shared_memory, os.W_OK)
+    with tempfile.TemporaryDirectory(dir=shared_memory if is_usable else None) as folder:
         backend = sqlite_backend(Path(folder) / "evenbeat.db")
         return simulate(seed, backend, settings, trace=trace, store=store)
 
