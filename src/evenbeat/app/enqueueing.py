@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from evenbeat.app.acting import current_actor
 from evenbeat.app.audit import write_entry
 from evenbeat.app.quotas import Quotas
 from evenbeat.app.session import AppSession, refuse_other
-from evenbeat.app.unique_runs import Resolved, UniqueRuns
+from evenbeat.app.unique_runs import Resolution, UniqueRuns
 from evenbeat.core.checks import check_run
 from evenbeat.core.durations import Duration, read_duration
 from evenbeat.core.ids import making_token, new_run_id
@@ -33,6 +34,9 @@ AnyTask: TypeAlias = Task[..., Any] | Call | str
 
 # Larger batches gain nothing, and hold the lock longer.
 _BATCH = 1_000
+# How often a call resolves unique runs that the store refuses to add because that took too long: each time
+# half as many at once, so that the last times are for one.
+_MOST_TRIES = 15
 
 
 class EnqueueOptions(NamedTuple):
@@ -57,6 +61,17 @@ class EnqueueOptions(NamedTuple):
         return now if self.at is None else read_moment(self.at, "at", now)
 
 
+class _Adding(NamedTuple):
+    """How to add a batch."""
+
+    within: object | None
+    admits: bool | None
+    """Whether the quota admits runs with chosen ids, or others; None if it has admitted them already."""
+    tries: int = _MOST_TRIES
+    audited: frozenset[str] = frozenset()
+    """The ids of runs that the audit has."""
+
+
 class Enqueuer:
     """Adds runs to the store of a scheduler."""
 
@@ -71,20 +86,8 @@ class Enqueuer:
         store = self._store(options.within)
         now = store.now()
         run = self._run(task, payload, run_id, options, now, options.due(now))
-        if run.unique_key is not None:
-            [resolved] = self._resolve([run], options.within)
-            if resolved.is_present:
-                refuse_other(resolved.run, tenant=run.tenant, task=run.task)
-                return self._session.run_view(resolved.run)
-            run = resolved.run
-        self._admit([run], are_given=run_id is not None)
-        if options.within is not None:
-            return self._add_within(options.within, [run])[0]
-        self._audit([run])
-        is_new = store.add_runs([run])[0]
-        # Also if it was there: the hint of a call whose reply was lost may be lost, too.
-        store.hint()
-        return self._session.run_view(run) if is_new else self._present([run])[0]
+        [added] = self._add_batch([run], _Adding(options.within, admits=run_id is not None))
+        return self._session.run_view(added)
 
     def add_many(
         self,
@@ -98,6 +101,7 @@ class Enqueuer:
         chosen = None if ids is None else iter(ids)
         made: list[str] = []
         batch: list[RunRecord] = []
+        adding = _Adding(options.within, admits=None)
         # Beyond a quota, nothing is added: all runs are made before the first is written.
         is_bounded = self._quotas.bounds_runs(self._session.tenant_of(options.tenant))
         for entry in calls:
@@ -108,7 +112,7 @@ class Enqueuer:
                 raise InvalidValue("there are fewer ids than calls", field="ids", value=given)
             batch.append(self._run(task, payload, run_id, options, now, due))
             if len(batch) >= _BATCH and not is_bounded:
-                made += self._add_batch(batch, options.within)
+                made += [run.id for run in self._add_batch(batch, adding)]
                 batch = []
         if chosen is not None and next(chosen, None) is not None:
             raise InvalidValue(
@@ -120,7 +124,7 @@ class Enqueuer:
         if batch and is_bounded:
             self._admit(batch, are_given=ids is not None)
         for start in range(0, len(batch), _BATCH):
-            made += self._add_batch(batch[start : start + _BATCH], options.within)
+            made += [run.id for run in self._add_batch(batch[start : start + _BATCH], adding)]
         return made
 
     def _admit(self, wanted: list[RunRecord], *, are_given: bool) -> None:
@@ -145,29 +149,57 @@ class Enqueuer:
             found += self._session.store().find_runs(query).items
         return frozenset(run.id for run in found)
 
-    def _add_batch(self, batch: list[RunRecord], within: object | None) -> list[str]:
-        """Add runs, except for those whose unique key an active run has; return the ids of all."""
-        if all(run.unique_key is None for run in batch):
-            ids = [run.id for run in batch]
-        else:
-            resolved = self._resolve(batch, within)
-            ids = [each.run.id for each in resolved]
-            # Two calls of one batch may have the same key.
-            batch = list({each.run.id: each.run for each in resolved if not each.is_present}.values())
+    def _add_batch(self, wanted: list[RunRecord], how: _Adding) -> list[RunRecord]:
+        """Add runs, except for those whose unique key an active run has; return for each the stored one."""
+        if all(run.unique_key is None for run in wanted):
+            stored = self._add_resolved(wanted, how, None)
+            return [stored.get(run.id, run) for run in wanted]
+        runs, before = self._resolve(wanted, how)
+        for run, resolved in zip(wanted, runs, strict=True):
+            if resolved.is_present:
+                refuse_other(resolved.run, tenant=run.tenant, task=run.task)
+        # Two calls of one batch may have the same key.
+        batch = list({each.run.id: each.run for each in runs if not each.is_present}.values())
+        stored = {each.run.id: each.run for each in runs if each.is_present}
         if batch:
-            self._add_resolved(batch, within)
-        return ids
+            stored |= self._add_resolved(batch, how, before)
+        pairs = [(run, each.run) for run, each in zip(wanted, runs, strict=True)]
+        # The first call of a key decides, as in resolving.
+        late = {added.id: (run, added) for run, added in reversed(pairs) if added.id not in stored}
+        if late:
+            audited = how.audited | {run.id for run in batch}
+            again = how._replace(admits=None, tries=how.tries - 1, audited=audited)
+            stored |= self._add_again(late, again)
+        return [stored[each.run.id] for each in runs]
 
-    def _resolve(self, batch: list[RunRecord], within: object | None) -> list[Resolved]:
+    def _add_again(
+        self, late: Mapping[str, tuple[RunRecord, RunRecord]], how: _Adding
+    ) -> dict[str, RunRecord]:
+        """Add the wanted runs of pairs whose second run, the resolved one, the store refused; return the
+        stored runs by the same ids. In halves: looking up fewer keys takes less time. But within a
+        transaction at once: SQLite can't write records after the transaction has written runs."""
+        if not how.tries:
+            raise StoreUnavailable(
+                f"the store refused {len(late):,} unique runs {_MOST_TRIES} times, because too much time had "
+                "passed by its clock since their keys were looked up; look at the server's clock and load"
+            )
+        unique = UniqueRuns(self._session.store())
+        wanted = [unique.after_refusal(*pair) for pair in late.values()]
+        middle = (len(wanted) + 1) // 2 if how.within is None else len(wanted)
+        halves = (wanted[:middle], wanted[middle:])
+        stored = [run for half in halves if half for run in self._add_batch(half, how)]
+        return dict(zip(late, stored, strict=True))
+
+    def _resolve(self, batch: list[RunRecord], how: _Adding) -> Resolution:
         """Find or take the keys of unique runs.
 
         Their records are written at once, also for runs within the caller's transaction: if that is rolled
         back, the next call adds its run with the id of the record.
         """
         try:
-            return UniqueRuns(self._session.store()).resolve(batch)
+            return UniqueRuns(self._session.store()).resolve(batch, is_again=how.tries < _MOST_TRIES)
         except StoreUnavailable as error:
-            if within is None:
+            if how.within is None:
                 raise
             raise StoreUnavailable(
                 f"a unique run needs a write outside of your transaction, which failed: {error}; SQLite has "
@@ -175,30 +207,40 @@ class Enqueuer:
                 "and several at once with enqueue_many"
             ) from error
 
-    def _add_resolved(self, batch: list[RunRecord], within: object | None) -> None:
-        if within is not None:
-            self._add_within(within, batch)
-            return
+    def _add_resolved(
+        self, batch: list[RunRecord], how: _Adding, before: Instant | None
+    ) -> dict[str, RunRecord]:
+        """Add runs, and return those that are stored, by id: the given ones, or those that were there. From
+        ``before`` on, nothing is added."""
+        if how.admits is not None:
+            self._admit(batch, are_given=how.admits)
+        if how.within is not None:
+            return self._add_within(how.within, batch, before)
         store = self._session.store()
-        self._audit(batch)
+        self._audit([run for run in batch if run.id not in how.audited])
         refused: list[tuple[RunRecord, Exception]] = []
 
         def refuse(run: RunRecord, error: Exception) -> bool:
             refused.append((run, error))
             return True
 
-        answers = [answer for part in in_parts(store.add_runs, batch, refuse) for answer in part]
+        add = store.add_runs if before is None else partial(store.add_runs, before=before)
+        answers = [answer for part in in_parts(add, batch, refuse) for answer in part]
+        # Also if they were there: the hint of a call whose reply was lost may be lost, too.
         store.hint()
+        stored = {run.id: run for run, is_new in zip(batch, answers, strict=True) if is_new}
         old = [run for run, is_new in zip(batch, answers, strict=True) if not is_new]
         if old:
-            self._present(old)
+            stored |= self._present(old)
         if refused:
             run, error = refused[0]
             if len(batch) == 1:
                 raise error
             reason = error.reason if isinstance(error, RowRefused) else str(error)
-            number = f"{len(refused):,} of {len(batch):,} runs were not added, the others were"
+            missing = len(refused) if before is None else len(refused) + len(batch) - len(stored)
+            number = f"{missing:,} of {len(batch):,} runs were not added, the others were"
             raise RowRefused(reason, f"{number}; the database refused run {run.id}") from error
+        return stored
 
     def _audit(self, wanted: list[RunRecord]) -> None:
         """Record runs that a person enqueues by the command line or the API; code is not recorded.
@@ -206,7 +248,7 @@ class Enqueuer:
         The entry is written right before its run, since adding runs takes no records. Runs within the
         caller's transaction have no entry: it would wait for that transaction.
         """
-        if current_actor().via == "python":
+        if current_actor().via == "python" or not wanted:
             return
         store = self._session.store()
         ids = tuple(run.id for run in wanted)
@@ -220,22 +262,26 @@ class Enqueuer:
     def _store(self, within: object | None) -> Store:
         return self._session.store() if within is None else self._session.store_to_join()
 
-    def _add_within(self, within: object, wanted: list[RunRecord]) -> list[Run]:
+    def _add_within(
+        self, within: object, wanted: list[RunRecord], before: Instant | None
+    ) -> dict[str, RunRecord]:
         """Add runs in the caller's transaction, and return them."""
-        return self._same(wanted, self._session.store_to_join().add_runs_within(within, wanted))
+        store = self._session.store_to_join()
+        add = store.add_runs_within if before is None else partial(store.add_runs_within, before=before)
+        return self._same(wanted, add(within, wanted))
 
-    def _present(self, wanted: list[RunRecord]) -> list[Run]:
+    def _present(self, wanted: list[RunRecord]) -> dict[str, RunRecord]:
         """Return runs that were there already."""
         ids = tuple(run.id for run in wanted)
         return self._same(wanted, self._session.store().find_runs(RunQuery(ids=ids, limit=len(ids))).items)
 
-    def _same(self, wanted: list[RunRecord], found: Iterable[RunRecord]) -> list[Run]:
-        """Return the found run for each wanted one, which must have the same tenant and task."""
+    def _same(self, wanted: list[RunRecord], found: Iterable[RunRecord]) -> dict[str, RunRecord]:
+        """Return the found runs by id; each must have the same tenant and task as the wanted one."""
         known = {run.id: run for run in found}
         for run in wanted:
             if run.id in known:
                 refuse_other(known[run.id], tenant=run.tenant, task=run.task)
-        return [self._session.run_view(known.get(run.id, run)) for run in wanted]
+        return known
 
     def _run(
         self,

@@ -3,7 +3,8 @@
 A record of kind ``unique`` names the run that holds the key. It is written by compare-and-set before its run
 is added or retried, so whoever reads it can finish what its writer began: a run that is missing is added with
 the id of the record, and a retry that is pending is applied. So a slow writer and its successor make one run.
-A run that is missing because it was purged has left a mark of its end: the next run gets another id.
+A run that is missing because it was purged has left a mark of its end: the next run gets another id. If a
+user has chosen the id, the record also tells when the run was made, since the id may be chosen again.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.core.checks import check_text
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import from_json
 from evenbeat.core.records import ACTIVE_STATES, Record, RunRecord
+from evenbeat.core.retention import SHORTEST_KEEP
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.rules.attempts import is_expired
+from evenbeat.rules.unique_ends import made_at
 
 KIND = "unique"
 PAYLOAD = "payload"
@@ -29,8 +33,13 @@ LONGEST_KEY = 200
 # may take long. Later the record is renewed first, and an hour after that its writer is given up.
 ADDED_WITHIN = 86_400_000
 GIVEN_UP_AFTER = ADDED_WITHIN + 3_600_000
-# Seconds that may pass between reading a record and adding or retrying its run. A slower writer begins again.
+# Seconds that may pass between reading a record and retrying or moving its run. A slower writer begins again.
 WRITTEN_WITHIN = 60.0
+# Milliseconds that may pass, by the store's own clock, between the beginning of a look at a record and adding
+# its run. The run was missing and had not ended at the look; if another process adds it afterwards, it ends
+# later, and no retention rule deletes it within SHORTEST_KEEP of its end. So a run that is added within that
+# time was not purged before. A quarter of it is left for clocks that differ.
+ADD_WINDOW = SHORTEST_KEEP * 3 // 4
 # Versions are the second of the write, and random bits: none is used twice, though records are deleted. 15
 # bits keep the last second of the calendar below 2 ** 53.
 _RANDOM_BITS = 15
@@ -39,6 +48,8 @@ Verdict: TypeAlias = Literal["answer", "add", "take", "renew", "expire", "requeu
 
 # Stands before the attempt in the record of a run that is moved to another task.
 _MOVED = "to:"
+# Stands before the time at which a run with a chosen id was made.
+_MADE = "at:"
 
 
 class Holder(NamedTuple):
@@ -49,6 +60,9 @@ class Holder(NamedTuple):
     """The attempt after which it is retried by hand; None if the record was written to add the run."""
     moved: int | None = None
     """The attempt at which a queued run is moved to the task of the record."""
+    made: Instant | None = None
+    """When a run with a chosen id was made: see ``unique_ends.made_at``. Only in a record that was written to
+    add the run."""
 
 
 def check_unique(unique: object) -> str:
@@ -83,6 +97,9 @@ def record_key(run: RunRecord) -> str:
 def holder_of(record: Record) -> Holder | None:
     """Return the run that a record names; None if the record can't be read."""
     run, _, rest = record.body.partition(" ")
+    if run and rest.startswith(_MADE):
+        made = rest.removeprefix(_MADE)
+        return Holder(run, made=int(made)) if made.removeprefix("-").isdecimal() else None
     number = rest.removeprefix(_MOVED)
     if not run or (rest and not number.isdecimal()):
         return None
@@ -103,7 +120,23 @@ def held_by(run: RunRecord, holder: Holder, before: Record | None, now: Instant)
     )
 
 
+def taken_by(run: RunRecord) -> Holder:
+    """Return the holder that a record names which is written to add a run."""
+    return Holder(run.id, made=made_at(run))
+
+
+def made_anew(run: RunRecord, record: Record | None) -> RunRecord:
+    """Return a run that is to take the key from an earlier run. If both have the same chosen id, they differ
+    in the time of their making, though the clock may show the same."""
+    holder = None if record is None else holder_of(record)
+    if holder is None or holder.made is None or holder.run != run.id or holder.made < run.created_at:
+        return run
+    return replace(run, created_at=holder.made + 1)
+
+
 def _body(holder: Holder) -> str:
+    if holder.made is not None:
+        return f"{holder.run} {_MADE}{holder.made}"
     if holder.moved is not None:
         return f"{holder.run} {_MOVED}{holder.moved}"
     return holder.run if holder.retried is None else f"{holder.run} {holder.retried}"

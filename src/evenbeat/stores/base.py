@@ -320,9 +320,14 @@ class Store(Protocol):
         caller that was stopped meanwhile may try to add a run that has ended and was purged.
         """
 
-    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    def add_runs_within(
+        self, connection: object, runs: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
         """Add runs over the caller's own connection, inside the caller's transaction: the runs exist if and
         when it commits. Return each run as it is stored: the given one, or the one that existed already.
+
+        From ``before`` on, by the store's own clock, nothing is added, and it returns an empty list. A run
+        that is added before then may be committed later: nobody else adds it meanwhile.
 
         Raises InvalidValue if the store cannot join a transaction, and if the connection is not in one or
         leads to another database. Errors of the caller's driver reach the caller unchanged.

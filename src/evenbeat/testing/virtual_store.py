@@ -67,8 +67,12 @@ class VirtualStore(MemoryStore):
         )
         return fired
 
-    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    def add_runs_within(
+        self, connection: object, runs: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
         self._admit()
+        if before is not None and self.now() >= before:
+            return []
         self.transactions.hold(connection, runs)
         return [self._runs.get(run.id, run) for run in runs]
 

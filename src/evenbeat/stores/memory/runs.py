@@ -36,7 +36,9 @@ class MemoryRuns(MemoryState):
                 return [False] * len(runs)
             return [self._add(run) for run in runs]
 
-    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    def add_runs_within(
+        self, connection: object, runs: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
         raise InvalidValue(
             "a store in memory cannot join a transaction",
             field="within",

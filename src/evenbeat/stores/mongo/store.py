@@ -254,7 +254,9 @@ class MongoStore:
             return [new_runs.add_one(self._session, runs[0], self._connections.patience)]
         return self._connections.write(lambda session, careful: new_runs.add(session, runs, careful))
 
-    def add_runs_within(self, connection: object, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    def add_runs_within(
+        self, connection: object, runs: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
         raise InvalidValue(
             "MongoDB cannot join a transaction of another database",
             field="within",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord
 from evenbeat.stores.postgres import statements as sql
 from evenbeat.stores.postgres.encoding import json_runs
@@ -14,17 +15,22 @@ from evenbeat.stores.within import Statement, Steps, StepsFor, check_dialect
 _UNDEFINED_TABLE = "42P01"
 
 
-def adding(location: Location, runs: Sequence[RunRecord]) -> StepsFor[frozenset[str]]:
-    """Add the runs, and a hint that the commit sends. Returns the ids of the runs that are new."""
+def adding(
+    location: Location, runs: Sequence[RunRecord], before: Instant | None = None, clock: Instant | None = None
+) -> StepsFor[frozenset[str] | None]:
+    """Add the runs, and a hint that the commit sends. Returns the ids of the runs that are new; None if the
+    statement began at ``before`` or later, by the server's clock or by ``clock``, and added nothing."""
 
-    def steps_for(dialect: str) -> Steps[frozenset[str]]:
+    def steps_for(dialect: str) -> Steps[frozenset[str] | None]:
         check_dialect(dialect, "postgresql")
         return steps()
 
-    def steps() -> Steps[frozenset[str]]:
+    def steps() -> Steps[frozenset[str] | None]:
         value = json_runs(list(first_of_each(runs).values()))
-        rows = yield Statement(location.own(sql.INSERTION), value)
-        return frozenset(row[0] for row in rows)
+        text = sql.INSERTION if before is None else sql.insertion_before(before, clock)
+        rows = yield Statement(location.own(text), value)
+        ids = frozenset(row[0] for row in rows)
+        return None if None in ids else ids
 
     return steps_for
 

@@ -220,14 +220,37 @@ INSERT_RUNS_BEFORE = _insert_runs(
 )
 
 # For users' connections: the server sends the hint when, and if, their transaction commits.
-INSERTION = f"""
-WITH added AS (
-{_insert_runs("{}")}
-), notified AS MATERIALIZED (
+_NOTIFIED = """
+notified AS MATERIALIZED (
 SELECT pg_notify('evenbeat_wake', '') FROM added LIMIT 1
 )
 SELECT added.id FROM added LEFT JOIN notified ON TRUE
 """.strip()
+INSERTION = f"""
+WITH added AS (
+{_insert_runs("{}")}
+), {_NOTIFIED}
+""".strip()
+
+
+def insertion_before(before: int, clock: int | None) -> str:
+    """Return a statement like INSERTION that adds nothing from ``before`` on: its only row is NULL then.
+
+    It reads the clock once: if the insertion and the answer did so each, they might differ. The numbers are
+    in the text, since a statement for users' connections has one value.
+    """
+    now = (
+        "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)" if clock is None else int(clock)
+    )
+    return f"""
+WITH moment AS MATERIALIZED (
+SELECT {int(before)} > {now} AS is_early
+), added AS (
+{_insert_runs("{}", "WHERE (SELECT is_early FROM moment)")}
+), {_NOTIFIED}
+UNION ALL SELECT NULL FROM moment WHERE NOT is_early
+""".strip()
+
 
 INSERT_SKIPPED = f"""
 INSERT INTO evenbeat.skipped ({", ".join(SKIPPED)}) SELECT {", ".join(SKIPPED)} FROM {rows_of(SKIPPED)}

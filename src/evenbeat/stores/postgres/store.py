@@ -238,9 +238,11 @@ class PostgresStore:
                 answers += runs.add(transaction, part, before, self._clock())
         return answers
 
-    def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
+    def add_runs_within(
+        self, connection: object, wanted: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
         try:
-            new = execute_within(connection, joining.adding(self.location, wanted))
+            new = execute_within(connection, joining.adding(self.location, wanted, before, self._clock()))
         except Exception as error:
             if joining.lacks_tables(error):
                 error.add_note(
@@ -249,6 +251,8 @@ class PostgresStore:
                     "into virtual time, which needs no tables: evenbeat.testing.virtual(app)"
                 )
             raise
+        if new is None:
+            return []
         old = tuple(run.id for run in wanted if run.id not in new)
         # A run that the same transaction added before is not visible here, and is as it was given.
         found = self.find_runs(RunQuery(ids=old, limit=len(old))).items if old else ()

@@ -164,7 +164,9 @@ class RedisStore:
     def add_runs(self, wanted: Sequence[RunRecord], before: Instant | None = None) -> list[bool]:
         return runs.add(self._session, wanted, before)
 
-    def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
+    def add_runs_within(
+        self, connection: object, wanted: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
         raise InvalidValue(
             "Redis cannot join a transaction of another database",
             field="within",

@@ -7,7 +7,7 @@ tables before that transaction ends. So the user's connection creates them.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from evenbeat.core.records import RunRecord
 from evenbeat.errors import InvalidValue, SchemaTooNew
@@ -22,10 +22,15 @@ _INSERT = f"{sql.insert_runs(_EVERY_COLUMN, '{}').strip()} RETURNING id"
 _SELECT = f"""
 SELECT {", ".join(RUN)} FROM evenbeat_runs WHERE id IN (SELECT value FROM json_each({{}}))
 """.strip()
+# Changes nothing, and takes the write lock.
+_LOCK = "UPDATE evenbeat_runs SET id = id WHERE FALSE"
 
 
-def adding(path: str, runs: Sequence[RunRecord]) -> StepsFor[list[RunRecord]]:
-    """Add the runs to the file at ``path``. Returns each run as the transaction sees it."""
+def adding(
+    path: str, runs: Sequence[RunRecord], is_late: Callable[[], bool] | None = None
+) -> StepsFor[list[RunRecord]]:
+    """Add the runs to the file at ``path``. Returns each run as the transaction sees it; if ``is_late``, adds
+    and returns nothing."""
 
     def steps_for(dialect: str) -> Steps[list[RunRecord]]:
         check_dialect(dialect, "sqlite")
@@ -34,6 +39,13 @@ def adding(path: str, runs: Sequence[RunRecord]) -> StepsFor[list[RunRecord]]:
     def steps() -> Steps[list[RunRecord]]:
         yield from _check_file(path)
         yield from _make_tables()
+        if is_late is not None:
+            if is_late():
+                return []  # without the write lock, so that the caller can write the records of other runs
+            # With the write lock, no purge comes between the look at the clock and the commit.
+            yield Statement(_LOCK)
+            if is_late():
+                return []
         rows = yield Statement(_INSERT, json_text([run_row(run) for run in runs]))
         new = {row[0] for row in rows}
         old = [run.id for run in runs if run.id not in new]

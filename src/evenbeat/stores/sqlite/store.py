@@ -174,8 +174,11 @@ class SqliteStore:
                 answers += [False] * len(part) if is_late else runs.add(session, part)
         return answers
 
-    def add_runs_within(self, connection: object, wanted: Sequence[RunRecord]) -> list[RunRecord]:
-        return execute_within(connection, joining.adding(self.path, wanted))
+    def add_runs_within(
+        self, connection: object, wanted: Sequence[RunRecord], before: Instant | None = None
+    ) -> list[RunRecord]:
+        is_late = None if before is None else lambda: self.now() >= before
+        return execute_within(connection, joining.adding(self.path, wanted, is_late))
 
     def claim_runs(self, claim: Claim) -> Claimed:
         return self._claim_refusals.claim(self._claim, claim, self.now)
