@@ -20,6 +20,7 @@ from pymongo.monitoring import ServerHeartbeatStartedEvent, ServerHeartbeatSucce
 
 from evenbeat.core.records import FORMAT, CatchUp, LogChunk, Record, RunRecord, ScheduleRecord
 from evenbeat.errors import InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
+from evenbeat.observe.run_logs import chunk_of
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import plan
 from evenbeat.stores import batching
@@ -741,6 +742,65 @@ def test_lines_whose_run_is_purged_while_they_are_written_are_not_kept(
 
     make(on_command=purge).append_log([LogChunk(run="a", attempt=1, seq=0, text="late", at=clock.now)])
     assert plain(other).logs.count_documents({}) == 0
+
+
+def failed_at(made: int, ended: int) -> RunRecord:
+    return RunRecord(id="a", task="work", state="failed", attempt=1, created_at=made, finished_at=ended)
+
+
+def test_lines_whose_id_is_given_again_while_they_are_written_are_not_of_the_later_run(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    other = make()
+    earlier, later = failed_at(clock.now, clock.now), failed_at(clock.now + 2, clock.now + 2)
+    other.add_runs([earlier])
+
+    def purge_and_add(name: str) -> None:
+        if name == "insert logs":
+            assert other.purge(clock.now + 1, 10).deleted == 1
+            other.add_runs([later])
+
+    make(on_command=purge_and_add).append_log([chunk_of(earlier, 1, "late", clock.now)])
+    assert other.read_log("a") == []
+    assert plain(other).logs.count_documents({}) == 0
+    # A process that dies before it looks for the run leaves a line behind, which belongs to no run any more.
+    dying = CommandLog(crash_at=2, on=False)
+    writer = make(on_command=dying)
+    dying.on = True
+    with pytest.raises(Crash):
+        writer.append_log([chunk_of(earlier, 1, "late", clock.now)])
+    assert dying.seen == ["insert logs", "committed", "find present"]
+    assert plain(other).logs.count_documents({}) == 1
+    other.append_log([chunk_of(later, 1, "own", clock.now)])
+    assert [line.text for line in other.read_log("a")] == ["own"]
+
+
+def test_a_purge_that_was_paused_keeps_the_lines_of_a_later_run_of_the_id(
+    make: Callable[..., MongoStore], clock: VirtualClock
+) -> None:
+    earlier, later = failed_at(clock.now, clock.now), failed_at(clock.now + 2, clock.now + 2)
+    commands = ["find old", "delete logs", "delete runs", "find present", "delete logs"]
+    for position in range(len(commands)):
+        other = make()
+        other.add_runs([earlier])
+        other.append_log([chunk_of(earlier, 1, "old", clock.now)])
+        seen: list[str] = []
+
+        def go_on(name: str, at: int = position, seen: list[str] = seen, other: MongoStore = other) -> None:
+            if name not in commands:
+                return
+            seen.append(name)
+            if len(seen) == at + 1:
+                other.purge(clock.now + 1, 10)
+                other.add_runs([later])
+                other.append_log([chunk_of(later, 1, "own", clock.now)])
+
+        make(on_command=go_on).purge(clock.now + 1, 10)
+        assert seen == commands[: max(len(seen), position + 1)]
+        assert [line.text for line in other.read_log("a")] == ["own"]
+        while other.purge(clock.now + 3, 10).deleted:
+            pass
+        assert plain(other).logs.count_documents({}) == 0
 
 
 # Documents that cannot be read.

@@ -23,6 +23,7 @@ from psycopg.pq import PGconn
 
 from evenbeat.core.records import FORMAT, LogChunk, Record, RunRecord, ScheduleRecord
 from evenbeat.errors import EvenbeatError, InvalidValue, SchemaTooNew, StoreUnavailable, TooLarge
+from evenbeat.observe.run_logs import chunk_of
 from evenbeat.rules import attempts, changes
 from evenbeat.rules.firing import Active, Planned, plan
 from evenbeat.rules.limits import Limit, Limits
@@ -1510,3 +1511,19 @@ def test_fields_that_a_search_leaves_out_are_not_sent(query: RunQuery) -> None:
         # A subquery around the table has a column of that name, too.
         assert any(f"run.{name}" in part for part in whole.split(table)[:-1])
         assert all(f"run.{name}" not in part.rpartition("SELECT")[2] for part in brief.split(table)[:-1])
+
+
+def test_a_line_that_a_purge_did_not_see_is_not_in_the_log_of_a_later_run_of_its_id(
+    store: PostgresStore, clock: VirtualClock
+) -> None:
+    # The purge began before the line was committed, and deleted the run after that.
+    earlier = RunRecord(id="a", task="work", attempt=1, created_at=clock.now)
+    later = RunRecord(id="a", task="work", attempt=1, created_at=clock.now + 2)
+    store.add_runs([earlier])
+    store.append_log([chunk_of(earlier, 1, "old", clock.now)])
+    sql(store, "DELETE FROM evenbeat.runs WHERE id = 'a'")
+    assert store.read_log("a") == []
+    store.add_runs([later])
+    assert store.read_log("a") == []
+    store.append_log([chunk_of(later, 1, "own", clock.now)])
+    assert [(line.run, line.text) for line in store.read_log("a")] == [("a", "own")]

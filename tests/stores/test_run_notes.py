@@ -37,6 +37,59 @@ def claimed(app: Scheduler, worker: str) -> RunRecord:
     return run
 
 
+def made_again(app: Scheduler, ended: RunRecord) -> RunRecord:
+    """End and purge a run; return a later one of the same id, as it was claimed."""
+    assert app.store.settle_runs([attempts.succeeded(ended, "null", app.store.now(), "end")]) == [True]
+    while app.store.purge(app.store.now() + 120_000, 100).deleted:
+        pass
+    while app.store.now() == ended.created_at:
+        pass  # on a store in memory, all this takes less than a millisecond
+    app.enqueue("work", id=ended.id)
+    return claimed(app, "w2")
+
+
+def test_a_run_does_not_show_the_progress_of_an_earlier_run_of_its_id(app: Scheduler) -> None:
+    store = app.store
+    app.enqueue("work", id="x")
+    earlier = claimed(app, "w1")
+    old = ReportedProgress(earlier)
+    old.report(9, "old run", 10)
+    store_progress(store, old, store.now())
+    keep_progress(store, old, store.now(), 86_400_000)
+    later = made_again(app, earlier)
+    assert app.runs.get("x").progress is None
+    own = ReportedProgress(later)
+    own.report(1, "new run", 10)
+    store_progress(store, own, store.now())
+    old.report(10, "old run", 10)  # its function ends long after another node took the run over
+    store_progress(store, old, store.now())
+    keep_progress(store, old, store.now(), 86_400_000)
+    shown = app.runs.get("x").progress
+    assert shown is not None
+    assert (shown.done, shown.note) == (1, "new run")
+
+
+def test_the_progress_of_a_run_is_kept_though_an_earlier_run_of_its_id_had_more_attempts(
+    app: Scheduler,
+) -> None:
+    store = app.store
+    app.enqueue("work", id="x")
+    lost = attempts.crashed(claimed(app, "w1"), store.now(), "reaper")
+    assert store.settle_runs([replace(lost, lease_ended=False)]) == [True]
+    earlier = claimed(app, "w3")
+    old = ReportedProgress(earlier)
+    old.report(9, "old run", 10)
+    keep_progress(store, old, store.now(), 86_400_000)
+    later = made_again(app, earlier)
+    assert later.attempt < earlier.attempt
+    own = ReportedProgress(later)
+    own.report(1, "new run", 10)
+    store_progress(store, own, store.now())
+    shown = app.runs.get("x").progress
+    assert shown is not None
+    assert shown.note == "new run"
+
+
 def test_two_attempts_and_what_the_first_worker_notes_late(app: Scheduler) -> None:
     store = app.store
     run_id = app.enqueue("work", id="€-" + "x" * 300).id

@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import msgspec
 import pytest
 
+from evenbeat.core.ids import new_run_id
 from evenbeat.core.records import RunRecord
 from evenbeat.executors.base import Attempt
 from evenbeat.processes import begun
@@ -38,28 +40,32 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
     theirs.close()
 
 
-def attempt(name: str, number: int = 1) -> Attempt:
+def claimed(name: str, number: int, claim: str = "c1") -> RunRecord:
+    return RunRecord(id=name, task="t", attempt=number, claim=claim)
+
+
+def attempt(name: str, number: int = 1, claim: str = "c1") -> Attempt:
     task: Task[..., None] = Task(lambda: None, "t")
-    return Attempt(RunRecord(id=name, task="t", attempt=number), task, 0.0, 30.0, lambda _: True)
+    return Attempt(claimed(name, number, claim), task, 0.0, 30.0, lambda _: True)
 
 
 def test_an_attempt_is_recorded_when_it_begins(watched: Begun) -> None:
     one = attempt("r", 2)
     assert not watched.is_used()
-    assert watched.snapshot().state("r", 2) == "claimed"
+    assert watched.snapshot().state(claimed("r", 2)) == "claimed"
     assert not watched.snapshot().is_executing
     assert one.begin()
 
     assert watched.is_used()
     seen = watched.snapshot()
     assert seen.is_executing
-    assert (seen.state("r", 2), seen.state("r", 1), seen.state("r2", 2)) == (
+    assert (seen.state(claimed("r", 2)), seen.state(claimed("r", 1)), seen.state(claimed("r2", 2))) == (
         "executing",
         "claimed",
         "claimed",
     )
     one.end()
-    assert watched.snapshot().state("r", 2) == "ended"
+    assert watched.snapshot().state(claimed("r", 2)) == "ended"
     assert not watched.snapshot().is_executing
 
 
@@ -68,7 +74,7 @@ def test_a_withdrawn_attempt_is_not_recorded(watched: Begun) -> None:
     assert one.withdraw()
     assert not one.begin()
 
-    assert watched.snapshot().state("r", 1) == "claimed"
+    assert watched.snapshot().state(claimed("r", 1)) == "claimed"
 
 
 def test_an_ended_attempt_stays_until_all_other_places_were_used(watched: Begun) -> None:
@@ -80,38 +86,53 @@ def test_an_ended_attempt_stays_until_all_other_places_were_used(watched: Begun)
         other = attempt("other", number)
         assert other.begin()
         other.end()
-        assert watched.snapshot().state("ended", 1) == "ended", "its end may not be recorded yet"
+        assert watched.snapshot().state(claimed("ended", 1)) == "ended", "its end may not be recorded yet"
     for number in range(2, 20):
         other = attempt("other", number)
         assert other.begin()
         other.end()
 
-    assert watched.snapshot().state("ended", 1) == "claimed"
-    assert watched.snapshot().state("held", 1) == "executing"
+    assert watched.snapshot().state(claimed("ended", 1)) == "claimed"
+    assert watched.snapshot().state(claimed("held", 1)) == "executing"
 
 
 def test_without_enough_places_any_attempt_may_be_executing(watched: Begun) -> None:
     for number in range(4):
         assert attempt("r", number).begin()
-    assert watched.snapshot().state("x", 1) == "claimed"
+    assert watched.snapshot().state(claimed("x", 1)) == "claimed"
     late = attempt("r", 5)
     assert late.begin()
     late.end()
 
-    assert watched.snapshot().state("x", 1) == "executing"
+    assert watched.snapshot().state(claimed("x", 1)) == "executing"
 
 
 def test_ids_of_any_length_and_kind_are_distinguished(watched: Begun) -> None:
     assert attempt("x" * 500 + "1").begin()
     assert attempt("\ud800").begin()
 
-    assert watched.snapshot().state("x" * 500 + "1", 1) == "executing"
-    assert watched.snapshot().state("x" * 500 + "2", 1) == "claimed"
-    assert watched.snapshot().state("\ud800", 1) == "executing"
+    assert watched.snapshot().state(claimed("x" * 500 + "1", 1)) == "executing"
+    assert watched.snapshot().state(claimed("x" * 500 + "2", 1)) == "claimed"
+    assert watched.snapshot().state(claimed("\ud800", 1)) == "executing"
+
+
+def test_an_attempt_of_an_earlier_run_of_the_id_is_another_one(watched: Begun) -> None:
+    # The earlier run was purged while its function went on, and the process claimed a later one of its id.
+    assert attempt("r", 1, "c1").begin()
+
+    assert watched.snapshot().state(claimed("r", 1, "c2")) == "claimed"
+    assert watched.snapshot().state(claimed("r", 1, "c1")) == "executing"
+
+
+def test_the_record_of_an_id_that_is_given_once_needs_no_hash() -> None:
+    now = 1_772_366_400_000
+    for run_id in (new_run_id(now), "default/nightly/1/1772366400000"):
+        run = RunRecord(id=run_id, task="t", attempt=1_000, claim=uuid4().hex, created_at=now)
+        assert begun._key(run).rstrip(b"\0").endswith(f"/{run_id}".encode())
 
 
 def test_nothing_is_recorded_without_a_supervisor() -> None:
-    assert Snapshot().state("r", 1) == "executing"
+    assert Snapshot().state(claimed("r", 1)) == "executing"
     one = attempt("r")
     assert one.begin()
     one.end()
@@ -168,7 +189,7 @@ def test_a_process_without_its_descriptors_ends_and_the_supervisor_knows_why(
         step(begun.here)
     assert robbed.has_lost_descriptors()
     assert not robbed.has_left()
-    assert robbed.snapshot().state("r", 1) == "claimed"
+    assert robbed.snapshot().state(claimed("r", 1)) == "claimed"
 
 
 def test_the_descriptors_are_checked_when_the_supervisor_seems_to_be_gone(
@@ -194,9 +215,10 @@ def test_the_descriptors_are_checked_when_the_supervisor_seems_to_be_gone(
 def test_the_records_outlive_a_killed_process() -> None:
     code = """
 import os, signal, sys
+from evenbeat.core.records import RunRecord
 from evenbeat.processes.begun import Begun
 begun = Begun(int(sys.argv[1]))
-begun.add("r", 7)
+begun.add(RunRecord(id="r", task="t", attempt=7, claim="c1"))
 begun.leave()
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -206,6 +228,6 @@ os.kill(os.getpid(), signal.SIGKILL)
         words = [sys.executable, "-c", code, str(file.fileno())]
         done = subprocess.run(words, pass_fds=(file.fileno(),), timeout=60)
     assert done.returncode == -signal.SIGKILL
-    assert watching.snapshot().state("r", 7) == "executing"
+    assert watching.snapshot().state(claimed("r", 7)) == "executing"
     assert watching.has_left()
     watching.close()

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 import evenbeat
 from evenbeat import Scheduler, StoreUnavailable
 from evenbeat.cli.root import root
+from evenbeat.core.records import RunRecord
 from evenbeat.documents import MemoryDocuments, Processor
 from evenbeat.node.loop import Loop
 from evenbeat.observe import status_files
@@ -287,7 +288,7 @@ def test_a_supervisor_distinguishes_a_frozen_process_from_one_with_a_job_that_ke
     child = Quiet(SILENT + 5)
     supervisor._children.slots[0].child = child
     assert [node.executing for node in supervisor._status()[1]] == [False]
-    child.begun.add("r", 1)
+    child.begun.add(RunRecord(id="r", task="t", attempt=1))
     assert [node.executing for node in supervisor._status()[1]] == [True]
     child.deadline = time.monotonic()
     assert supervisor._status()[1] == (), "it leaves, and is killed if it does not"

@@ -559,10 +559,13 @@ class Script:
         return self.messages.pop(0)
 
 
+@pytest.mark.parametrize(
+    "late", [Key("r", 2, "c1"), Key("r", 3, "c1")], ids=["attempt", "earlier run of the id"]
+)
 def test_messages_about_another_attempt_are_ignored(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    late: Key, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late, now = Key("r", 2), Key("r", 3)
+    now = Key("r", 3, "c2")
     channel = Script(
         Ended(of=late, kind="returned", result="1"),
         Line(late, "late", 0),
@@ -577,7 +580,7 @@ def test_messages_about_another_attempt_are_ignored(
     )
     child = processes.Child()
     monkeypatch.setattr(child, "_ready", lambda: channel)
-    run = RunRecord(id="r", task="t", attempt=3)
+    run = RunRecord(id="r", task="t", attempt=3, claim="c2")
     attempt = Attempt(run, Task(_named("t"), "t"), 0.0, -1.0, lambda _: True)
     start_capture()
     try:

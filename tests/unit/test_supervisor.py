@@ -31,8 +31,9 @@ from evenbeat.tasks.task import Task
 from tests.unit.sleeping import replace_sleep
 
 RUN = RunRecord(
-    id="r", task="t", state="running", attempt=2, worker="w", started_at=10_000, lease_until=50_000
+    id="r", task="t", state="running", attempt=2, claim="c", worker="w", started_at=10_000, lease_until=50_000
 )
+CLAIMED = RunRecord(id="r", task="t", attempt=1, claim="c")
 CRASH = DeadChildRuns("w", "crashed", "its process died with signal SIGKILL")
 RELEASE = DeadChildRuns("w", "released", "it did not stop")
 
@@ -79,7 +80,7 @@ def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
     assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes is UNSET
     fragile = replace(RUN, execution=Execution(on_crash="fail"))
     assert CRASH._replace(begun=begun.snapshot()).transition(fragile, 20_000).state == "queued"
-    begun.add("r", 2)
+    begun.add(RUN)
 
     assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes == 1
     begun.close()
@@ -88,11 +89,11 @@ def test_a_run_that_was_only_claimed_is_not_to_blame_for_a_crash() -> None:
 def test_a_run_that_had_ended_is_to_blame_for_a_crash_only_if_no_function_was_executing() -> None:
     with make_file(4) as file:
         begun = Begun(file.fileno())
-    place = begun.add("r", 2)
+    place = begun.add(RUN)
     assert place is not None
     begun.end(place)
     assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes == 1
-    begun.add("other", 1)
+    begun.add(replace(RUN, id="other"))
     assert CRASH._replace(begun=begun.snapshot()).transition(RUN, 20_000).crashes is UNSET
     fragile = replace(RUN, execution=Execution(on_crash="fail"))
     assert CRASH._replace(begun=begun.snapshot()).transition(fragile, 20_000).state == "failed", "it did run"
@@ -102,7 +103,7 @@ def test_a_run_that_had_ended_is_to_blame_for_a_crash_only_if_no_function_was_ex
 def test_a_child_that_has_begun_an_attempt_was_up(store: Moody) -> None:
     watching, child = supervisor(store), Silent(0.0)
     child.started, child.up = time.monotonic(), False
-    child.begun.add("r", 1)
+    child.begun.add(CLAIMED)
     watching._remove(child)
 
     assert watching._start_failure() is None
@@ -114,11 +115,22 @@ def test_a_run_with_a_cancel_request_is_cancelled_when_its_child_ends(dead: Dead
 
 
 def test_the_run_because_of_which_a_child_was_killed_has_timed_out() -> None:
-    dead = RELEASE._replace(overdue=frozenset([("r", 2)]))
+    dead = RELEASE._replace(overdue=frozenset([("r", 2, "c")]))
     transition = dead.transition(replace(RUN, execution=Execution(timeout=1_500)), 20_000)
 
     assert (transition.state, transition.failures) == ("failed", 1)
     assert transition.error == "timed out after 1s500ms, and its process was killed"
+
+
+def test_a_later_run_of_an_id_is_not_taken_for_the_one_that_its_child_executed() -> None:
+    with make_file(4) as file:
+        begun = Begun(file.fileno())
+    begun.add(RUN)
+    later = replace(RUN, claim="c2")
+    assert CRASH._replace(begun=begun.snapshot()).transition(later, 20_000).crashes is UNSET
+    transition = RELEASE._replace(overdue=frozenset([RUN.attempt_identity])).transition(later, 20_000)
+    assert (transition.state, transition.failures) == ("queued", UNSET), "it has not timed out"
+    begun.close()
 
 
 def test_threads_are_stuck_when_they_run_long_after_their_attempt_was_decided() -> None:
@@ -208,7 +220,11 @@ def test_runs_that_can_not_be_handed_back_now_are_handed_back_with_the_next_chec
 
 @pytest.mark.parametrize(
     ("dead", "counts"),
-    [(CRASH, (1, 0, 0)), (RELEASE, (0, 1, 0)), (RELEASE._replace(overdue=frozenset([("r", 1)])), (0, 0, 1))],
+    [
+        (CRASH, (1, 0, 0)),
+        (RELEASE, (0, 1, 0)),
+        (RELEASE._replace(overdue=frozenset([("r", 1, "c")])), (0, 0, 1)),
+    ],
 )
 def test_the_figures_include_runs_that_a_supervisor_hands_back(
     store: Moody, dead: DeadChildRuns, counts: tuple[int, int, int]
@@ -271,10 +287,10 @@ def test_a_run_that_has_not_begun_in_a_silent_child_is_not_overdue(
     monkeypatch.setattr(silent_children, "is_overdue", lambda *_: True)
     check(watching, child)
     assert killed == []
-    child.begun.add("r", 1)
+    child.begun.add(CLAIMED)
     check(watching, child)
 
-    assert [dead.overdue for dead in killed] == [frozenset([("r", 1)])]
+    assert [dead.overdue for dead in killed] == [frozenset([("r", 1, "c")])]
 
 
 def test_several_processes_with_a_memory_store_are_refused(store: Moody) -> None:

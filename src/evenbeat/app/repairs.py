@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from evenbeat.app.audit import audited, write_audited
 from evenbeat.core.explanations import Fact
+from evenbeat.core.ids import id_of_key
 from evenbeat.core.instants import Instant, from_ms, write_instant
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, Skipped, Transition
 from evenbeat.core.repairs import RepairFinding, RepairOutcome, RepairReport
@@ -354,12 +355,13 @@ def _lister(store: Store, found: Unlisted, now: Instant) -> Callable[[], bool]:
 def _leftovers(store: Store) -> Iterator[_Found]:
     """Yield the progress of runs that have ended or do not exist, and notes on schedules that are fine."""
     records = store.find_records(run_progress.KIND, limit=_PAGE)
-    ids = tuple(record.key for record in records)
+    ids = tuple(dict.fromkeys(id_of_key(record.key) for record in records))
     query = RunQuery(ids=ids, states=("running",), without=LARGE_FIELDS, limit=max(1, len(ids)))
-    running = {run.id for run in store.find_runs(query).items} if ids else set()
+    running = {run_progress.key_of(run) for run in store.find_runs(query).items} if ids else set()
     for record in records:
         if record.key not in running:
-            words = f"There is a record of the progress of run {record.key}, which is not running."
+            run_id = id_of_key(record.key)
+            words = f"There is a record of the progress of run {run_id}, which is not running."
             yield _leftover(store, record, words)
     notes = store.find_records("quarantine", limit=_PAGE)
     keys = tuple((note.tenant, note.key) for note in notes)

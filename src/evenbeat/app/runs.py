@@ -137,7 +137,8 @@ class Runs:
             # Few runs: the log of the others need not be read.
             run = views.with_refusals(run, refusals(self._session.store().read_log(id)))
         if record.state != "queued":
-            found = self._session.store().get_record(run_progress.KIND, record.tenant, id)
+            key = run_progress.key_of(record)
+            found = self._session.store().get_record(run_progress.KIND, record.tenant, key)
             run = replace(run, progress=run_progress.progress_view(record, found))
         if run.predecessor is not None and run.predecessor_schedule is None:
             before = run_before(self._session.store(), record)

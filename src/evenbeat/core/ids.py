@@ -38,6 +38,21 @@ def is_given_once(run_id: str, created_at: Instant) -> bool:
     return "/" in run_id or (len(run_id) == 32 and run_id.startswith(f"{created_at & 0xFFFF_FFFF_FFFF:012x}"))
 
 
+def lasting_key(run_id: str, created_at: Instant) -> str:
+    """Return a key that no other run ever has: the id, followed by the time of its making if the id may be
+    given again. Rows about a run that may outlive it have this key.
+
+    No id has this form: the ids of ticks' runs have several slashes, and all others none.
+    """
+    return run_id if is_given_once(run_id, created_at) else f"{run_id}/{created_at}"
+
+
+def id_of_key(key: str) -> str:
+    """Return the id of the run that has this ``lasting_key``."""
+    run_id, slash, _ = key.partition("/")
+    return run_id if slash and key.count("/") == 1 else key
+
+
 def made_at_by(run_id: str) -> Instant | None:
     """Return the time in an id of ``new_run_id``; None if the id has another form."""
     if len(run_id) != 32 or not _HEXADECIMAL.issuperset(run_id):

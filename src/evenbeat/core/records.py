@@ -234,6 +234,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The token of the last transition that was applied, by which the store recognises a repetition."""
     format: int = FORMAT
 
+    @property
+    def attempt_identity(self) -> tuple[str, int, str | None]:
+        """The identity of its present attempt. An attempt that lost its lease may still run when a later run
+        of the same id is claimed, with the same number: their claims differ."""
+        return (self.id, self.attempt, self.claim)
+
 
 class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """An attempt of a run that has ended."""
@@ -287,13 +293,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the log of a run. Identity: (run, attempt, seq)."""
+    """A piece of the log of a run. Identity: (run, attempt, seq), and which run of that id it is."""
 
     run: str
     attempt: int
     seq: int
     text: str
     at: Instant
+    run_created_at: Instant | None = None
+    """The run's ``created_at`` if its id may be given again: a store drops the chunk if the run of that id is
+    another one by now. None for ids that are never given twice, and for chunks that were read.
+
+    Not the claim: a run has another one for each attempt, and its log has the lines of all of them.
+    """
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

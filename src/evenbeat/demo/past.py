@@ -25,7 +25,7 @@ from evenbeat.node.counting import Counting
 from evenbeat.node.rollups import KIND
 from evenbeat.node.ticker import Ticker
 from evenbeat.observe.events import Events
-from evenbeat.observe.run_logs import refusal
+from evenbeat.observe.run_logs import chunk_of, refusal
 from evenbeat.rules import attempts
 from evenbeat.rules.alert_records import RULE, TURN
 from evenbeat.rules.rollups import KEPT, LENGTH, MINUTE, make_rollup, rollup_key, start_of, write_rollup
@@ -301,7 +301,7 @@ class Past:
         times = [held.began + round(share * number) for number in range(len(lines))]
         self._store.append_log(
             [
-                LogChunk(run=run.id, attempt=run.attempt, seq=number, text=text, at=at)
+                chunk_of(run, number, text, at)
                 for number, (text, at) in enumerate(zip(lines, times, strict=True), 1)
                 if at <= now
             ]

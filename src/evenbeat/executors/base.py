@@ -113,14 +113,8 @@ class Attempt:
         self._place: int | None = None
 
     @property
-    def key(self) -> tuple[str, int]:
-        return (self.run.id, self.run.attempt)
-
-    @property
     def identity(self) -> tuple[str, int, str | None]:
-        """The key with the claim: an attempt that lost its lease may still run when a later run of the same
-        id is claimed."""
-        return (self.run.id, self.run.attempt, self.run.claim)
+        return self.run.attempt_identity
 
     def begin(self) -> bool:
         """Mark the attempt as begun; return False if it must not be executed any more. The executor calls
@@ -133,7 +127,7 @@ class Attempt:
             return False
         self.began = self._clock()
         if begun.here is not None:
-            self._place = begun.here.add(self.run.id, self.run.attempt)
+            self._place = begun.here.add(self.run)
         return True
 
     def end(self) -> None:

@@ -137,7 +137,7 @@ class Server:
             self._unwindable = False
             return ended
         except RunCancelled as error:  # from SIGTERM, just before or after the function
-            return Ended(of=Key(*attempt.key), kind="stopped", error=str(error))
+            return Ended(of=Key(*attempt.identity), kind="stopped", error=str(error))
 
     def _terminated(self, _number: int, _frame: FrameType | None) -> None:
         """Handle SIGTERM. If the worker has asked the function to end, unwind the function. Ignore the signal
@@ -156,10 +156,10 @@ class Server:
                 # Set the attempt here, not in the main thread: a cancel request that follows must find it.
                 attempt = self._attempt(message)
                 self._present = attempt
-                self._channel.send(Began(Key(*attempt.key)))
+                self._channel.send(Began(Key(*attempt.identity)))
                 self._work.put(attempt)
             elif isinstance(message, Ask):
-                if self._present is not None and self._present.key == message.of:
+                if self._present is not None and self._present.identity == message.of:
                     self._present.control.request_cancel(message.reason)
             elif (answer := self._answers.get(message.question)) is not None:
                 answer.put(message.held)
@@ -181,7 +181,7 @@ class Server:
         return attempt
 
     def _execute(self, attempt: Attempt) -> Ended:
-        name, key = attempt.run.task, Key(*attempt.key)
+        name, key = attempt.run.task, Key(*attempt.identity)
         try:
             attempt.task = load_task(name, self._places[name])
             forks.leave_if_since(self._born)
@@ -212,13 +212,13 @@ class Server:
         question = next(self._questions)
         answer = self._answers[question] = SimpleQueue()
         try:
-            return self._sender.send(IsMine(Key(run.id, run.attempt), question)) and answer.get()
+            return self._sender.send(IsMine(Key(*run.attempt_identity), question)) and answer.get()
         finally:
             del self._answers[question]
 
     def _forward(self, record: logging.LogRecord, text: str) -> bool:
         present = self._present
-        of = None if present is None else Key(*present.key)
+        of = None if present is None else Key(*present.identity)
         return self._sender.send(
             Logged(of=of, logger=record.name, level=record.levelno, text=storable(text), at=record.created)
         )
@@ -258,7 +258,7 @@ class _Lines(RunLog):
 
     def __init__(self, run: RunRecord, sender: Sender) -> None:
         super().__init__(run)
-        self._of = Key(run.id, run.attempt)
+        self._of = Key(*run.attempt_identity)
         self._sender = sender
 
     def add(self, text: str, at: Instant | None = None) -> None:
@@ -289,7 +289,7 @@ class _Progress(ReportedProgress):
         value = self.value
         if value is not None and value is not self._sent:
             self._sent, self._sent_at = value, time.monotonic()
-            of = Key(self.run.id, self.run.attempt)
+            of = Key(*self.run.attempt_identity)
             self._sender.send(Progressed(of, value.done, storable(value.note), value.total))
 
 

@@ -12,10 +12,12 @@ from evenbeat.tasks.follow_up import Following
 
 
 class Key(NamedTuple):
-    """The attempt that a message is about. Receivers ignore late messages about an earlier attempt."""
+    """The attempt that a message is about: its ``identity``. Receivers ignore late messages about an earlier
+    attempt, which may be that of an earlier run of the same id."""
 
     run: str
     attempt: int
+    claim: str | None
 
 
 class Place(msgspec.Struct, frozen=True):

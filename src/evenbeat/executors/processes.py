@@ -155,7 +155,7 @@ class Child:
         channel.send(
             Execute(run=attempt.run, place=place, path=[*map(str, sys.path)], argv=sys.argv, level=level)
         )
-        key = Key(*attempt.key)
+        key = Key(*attempt.identity)
         if attempt.control.cancel_reason is not None:  # set while the process was starting
             channel.send(Ask(key, attempt.control.cancel_reason))
         began_at: int | None = None
@@ -206,7 +206,7 @@ class Child:
                 return
             over, channel = self._over, self._channel
         if channel is not None and attempt.control.cancel_reason is not None:
-            channel.send(Ask(Key(*attempt.key), attempt.control.cancel_reason))
+            channel.send(Ask(Key(*attempt.identity), attempt.control.cancel_reason))
         if not over.wait(PATIENCE):
             self._signal(attempt, signal.SIGTERM)
             if not over.wait(OBEDIENCE):

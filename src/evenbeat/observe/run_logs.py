@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from contextvars import ContextVar
 
+from evenbeat.core.ids import is_given_once
 from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import LogChunk, RunRecord
 
@@ -69,12 +70,18 @@ class RunLog:
 
     def _chunk(self, text: str, at: Instant | None) -> LogChunk:
         moment = int(time.time() * 1000) if at is None else max(FIRST, min(at, LAST))
-        return LogChunk(run=self.run.id, attempt=self.run.attempt, seq=self._lines, text=text, at=moment)
+        return chunk_of(self.run, self._lines, text, moment)
+
+
+def chunk_of(run: RunRecord, seq: int, text: str, at: Instant) -> LogChunk:
+    """Return a line of the present attempt of a run."""
+    made = None if is_given_once(run.id, run.created_at) else run.created_at
+    return LogChunk(run=run.id, attempt=run.attempt, seq=seq, text=text, at=at, run_created_at=made)
 
 
 def refusal(run: RunRecord, at: Instant) -> LogChunk:
     """Return the line of an attempt whose late result was refused."""
-    return LogChunk(run=run.id, attempt=run.attempt, seq=REFUSED, text=_REFUSED_TEXT, at=at)
+    return chunk_of(run, REFUSED, _REFUSED_TEXT, at)
 
 
 def refusals(chunks: Iterable[LogChunk]) -> dict[int, Instant]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from evenbeat.core.ids import lasting_key
 from evenbeat.core.instants import FIRST, LAST, Instant, from_ms
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record, RunRecord
@@ -67,11 +68,17 @@ class ReportedProgress:
         return Record(
             kind=KIND,
             tenant=self.run.tenant,
-            key=self.run.id,
+            key=key_of(self.run),
             body=encode(body),
             version=version,
             expires=at + _KEPT if expires is None else expires,
         )
+
+
+def key_of(run: RunRecord) -> str:
+    """Return the key of the record of a run's progress. The record outlives a run that is purged early, and
+    must not be taken for that of a later run of its id."""
+    return lasting_key(run.id, run.created_at)
 
 
 def attempt_of(record: Record) -> int:

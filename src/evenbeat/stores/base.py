@@ -494,7 +494,9 @@ class Store(Protocol):
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         """Store chunks of runs' logs. Does not change a chunk that exists.
 
-        Drops the chunks of a run that does not exist (any more): no purge would ever delete them.
+        Drops the chunks of a run that does not exist, or was purged: no purge would ever delete them. A later
+        run of the same id has another ``run_created_at``. Its log never has a chunk of the earlier run, and
+        keeps its own chunk where both have the same attempt and seq.
         """
 
     def read_log(self, run: str) -> list[LogChunk]:

@@ -109,7 +109,7 @@ UNFIRED = ("declared", "followers", "template")
 SKIPPED = Skipped.__struct_fields__
 STATISTICS = Statistics.__struct_fields__
 RECORD = ("kind", "tenant", "key", "version", "body", "expires")
-LOG = LogChunk.__struct_fields__
+LOG = LogChunk.__struct_fields__[:-1]  # without run_created_at, which is compared and not stored
 
 _GENERATION, _REVISION, _FIRE_SEQ = (SCHEDULE.index(name) for name in ("generation", "revision", "fire_seq"))
 _KINDS = frozenset(get_args(Kind))
@@ -450,7 +450,7 @@ def read_log(row: Row) -> LogChunk:
 
 
 def log_row(chunk: LogChunk) -> Row:
-    return msgspec.structs.astuple(chunk)
+    return msgspec.structs.astuple(chunk)[:-1]
 
 
 def _policy(field: str, text: str, kind: Any) -> Any:

@@ -38,8 +38,8 @@ class DeadChildRuns(NamedTuple):
     """Whether the end of the child counts as a crash of the runs that it had begun."""
     why: str
     begun: Snapshot = Snapshot()
-    overdue: frozenset[tuple[str, int]] = frozenset()
-    """(id, attempt) of the runs because of which the supervisor killed the child: they have timed out."""
+    overdue: frozenset[tuple[str, int, str | None]] = frozenset()
+    """The attempts that have timed out: the supervisor killed the child because of them."""
 
     def blames(self, run: RunRecord) -> bool:
         """Return whether the end of the child counts as a crash of this run.
@@ -48,7 +48,7 @@ class DeadChildRuns(NamedTuple):
         another function was executing, unless the run must not run twice. With no function executing,
         recording the end of this run may be what killed the child.
         """
-        state = self.begun.state(run.id, run.attempt) if self.how == "crashed" else "claimed"
+        state = self.begun.state(run) if self.how == "crashed" else "claimed"
         if state == "ended":
             return run.execution.on_crash == "fail" or not self.begun.is_executing
         return state == "executing"
@@ -56,7 +56,7 @@ class DeadChildRuns(NamedTuple):
     def transition(self, run: RunRecord, now: Instant) -> Transition:
         """Return the transition that ends the child's attempt of a run."""
         token = uuid4().hex
-        if (run.id, run.attempt) in self.overdue:
+        if run.attempt_identity in self.overdue:
             timeout = write_duration(run.execution.timeout or 0)
             return attempts.failed(run, f"timed out after {timeout}, and its process was killed", now, token)
         if run.cancel_requested:
@@ -110,7 +110,7 @@ class HandBack:
             settled = flows.settle([End(*end) for end in zip(batch, transitions, strict=True)], now)
             for run, transition, accepted in zip(batch, transitions, settled.answers, strict=True):
                 if accepted:
-                    crashed = dead.blames(run) and (run.id, run.attempt) not in dead.overdue
+                    crashed = dead.blames(run) and run.attempt_identity not in dead.overdue
                     self._counting.count_taken_over([(run, transition)], now, crashed=crashed)
                     self._report(run, dead, now)
             FlowReports(self._app.events, self._counting, signals).report(settled.ended, now)
@@ -119,7 +119,7 @@ class HandBack:
 
     def _report(self, run: RunRecord, dead: DeadChildRuns, now: Instant) -> None:
         fields = {**run_fields(run), "worker": dead.name}
-        if (run.id, run.attempt) in dead.overdue:
+        if run.attempt_identity in dead.overdue:
             _log.error("a run has timed out, its process was killed", extra=fields)
         elif not dead.blames(run):
             _log.warning("a run was handed back", extra={**fields, "why": dead.why})

@@ -82,7 +82,7 @@ class SilentChildren:
 
 def overdue_runs(runs: list[RunRecord], begun: Snapshot, now: Instant) -> list[RunRecord]:
     """Return the runs whose functions execute and are overdue."""
-    return [run for run in runs if is_overdue(run, now) and begun.state(run.id, run.attempt) == "executing"]
+    return [run for run in runs if is_overdue(run, now) and begun.state(run) == "executing"]
 
 
 def is_overdue(run: RunRecord, now: Instant) -> bool:

@@ -355,7 +355,7 @@ class Supervisor:
             for child in tuple(self._children):
                 overdue = self._silent_children.check(store, child, now)
                 if overdue:
-                    keys = frozenset((run.id, run.attempt) for run in overdue)
+                    keys = frozenset(run.attempt_identity for run in overdue)
                     why = "another run of its process exceeded its timeout"
                     self._kill(child, DeadChildRuns(child.name, "released", why, overdue=keys))
             self._rollups.write(now)

@@ -131,7 +131,10 @@ class MemoryHistory(MemoryState):
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._lock:
             for chunk in chunks:
-                if chunk.run in self._runs:
+                run = self._runs.get(chunk.run)
+                if run is not None and chunk.run_created_at in (None, run.created_at):
+                    if chunk.run_created_at is not None:
+                        chunk = replace(chunk, run_created_at=None)
                     self._logs.setdefault(chunk.run, {}).setdefault((chunk.attempt, chunk.seq), chunk)
 
     def read_log(self, run: str) -> list[LogChunk]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
@@ -18,6 +19,7 @@ from evenbeat.stores.mongo.rows import (
     LOWEST,
     NO_COHORT,
     SHARDS,
+    log_key,
     log_of,
     read_log,
     read_run,
@@ -311,5 +313,10 @@ def _together(key: tuple[str, str], parts: Sequence[Statistics]) -> Statistics:
 
 
 def log(session: Session, run: str) -> list[LogChunk]:
-    documents = session.find("find log", LOGS, {"_id": log_of(run)}, sort=[("_id", 1)])
-    return readable(documents, read_log)
+    # An id with a slash is never given twice.
+    found = [] if "/" in run else session.find("find run", RUNS, {"_id": run}, fields={"created_at": 1})
+    keys = {run, *(log_key(run, one.get("created_at")) for one in found)}
+    where = {"$or": [{"_id": log_of(key)} for key in sorted(keys)]}
+    chunks = readable(session.find("find log", LOGS, where), read_log)
+    chunks.sort(key=lambda chunk: (chunk.attempt, chunk.seq))
+    return [replace(chunk, run=run) for chunk in chunks]

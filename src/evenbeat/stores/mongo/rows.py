@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from bson import MaxKey, MinKey
 
+from evenbeat.core.ids import lasting_key
 from evenbeat.core.records import LogChunk, Record, RunRecord, ScheduleRecord, Skipped, Statistics
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.stores.damage import Unreadable, check_counts, check_fired_fields, salvaged
@@ -180,7 +181,7 @@ def read_record(document: Document) -> Record:
 
 
 def log_document(chunk: LogChunk) -> Document:
-    identity = {"run": chunk.run, "attempt": chunk.attempt, "seq": chunk.seq}
+    identity = {"run": log_key(chunk.run, chunk.run_created_at), "attempt": chunk.attempt, "seq": chunk.seq}
     return {"_id": identity, "text": chunk.text, "at": chunk.at}
 
 
@@ -189,8 +190,15 @@ def read_log(document: Document) -> LogChunk:
     return _read({**document, **identity}, LogChunk, frozenset())
 
 
+def log_key(run: str, created_at: Any) -> str:
+    """Return the key of a run's log. Lines and runs are written apart, so lines may stay behind: under an id
+    that is given again, they would be lines of the next run."""
+    # A damaged row may have anything as its time.
+    return lasting_key(run, created_at) if isinstance(created_at, int) else run
+
+
 def log_of(run: str, last_attempt: Any = None) -> Document:
-    """Return the range of the ``_id``s of a run's log, or of its attempts up to a given one."""
+    """Return the range of the ``_id``s of the log with that key, or of its attempts up to a given one."""
     last = last_attempt if isinstance(last_attempt, int) else HIGHEST
     return {
         "$gt": {"run": run, "attempt": LOWEST, "seq": LOWEST},

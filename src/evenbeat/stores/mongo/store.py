@@ -386,10 +386,14 @@ class MongoStore:
         return tenants.purge(self._session, tenant, kinds, limit, self._connections.patience)
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
-        documents = {(chunk.run, chunk.attempt, chunk.seq): log_document(chunk) for chunk in reversed(chunks)}
+        runs = dict.fromkeys((chunk.run, chunk.run_created_at) for chunk in chunks)
+        documents = {
+            (chunk.run, chunk.run_created_at, chunk.attempt, chunk.seq): log_document(chunk)
+            for chunk in reversed(chunks)
+        }
         session = self._session
         session.insert_missing("insert logs", schema.LOGS, list(documents.values()))
-        purging.drop_lines_without_runs(session, list(dict.fromkeys(chunk.run for chunk in chunks)))
+        purging.drop_lines_without_runs(session, runs)
 
     def read_log(self, run: str) -> list[LogChunk]:
         return history.log(self._session, run)

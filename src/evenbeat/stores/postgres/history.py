@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+from evenbeat.core.ids import lasting_key
 from evenbeat.core.instants import FIRST, LAST, Instant
 from evenbeat.core.records import FINAL_STATES, LogChunk, RunRecord, RunState, Skipped, Statistics
 from evenbeat.errors import RowRefused
@@ -249,8 +250,10 @@ def _read(known: Statistics | None) -> Statistics | None:
 def append_log(transaction: Transaction, chunks: Sequence[LogChunk]) -> None:
     first: dict[tuple[str, int, int], dict[str, object]] = {}
     for chunk in chunks:
+        made = chunk.run_created_at
+        key = chunk.run if made is None else lasting_key(chunk.run, made)
         fields = dict(zip(LOG, log_row(chunk), strict=True))
-        first.setdefault((chunk.run, chunk.attempt, chunk.seq), {**fields, "text": marked(chunk.text)})
+        first.setdefault((key, chunk.attempt, chunk.seq), {**fields, "run": key, "text": marked(chunk.text)})
     if first:
         values = {"rows": json_text(list(first.values())), "runs": json_list({chunk.run for chunk in chunks})}
         transaction.commit("insert logs", [(sql.INSERT_LOGS, values)])
@@ -260,7 +263,7 @@ def log(session: Session, run: str) -> list[LogChunk]:
     if not is_kept(run):
         return []
     rows = session.rows("select log", sql.SELECT_LOG, {"run": run})
-    return [read_log(row) for row in unmarked_at(rows, (_TEXT,))]
+    return [replace(read_log(row), run=run) for row in unmarked_at(rows, (_TEXT,))]
 
 
 def purge(

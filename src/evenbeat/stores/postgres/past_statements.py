@@ -87,14 +87,22 @@ def _select_over(which: str) -> str:
         FOR UPDATE SKIP LOCKED"""
 
 
+# The keys under which the log of a run may be stored: its id, and its ``lasting_key`` if the id may be given
+# again, as those without a slash may. A line that is written while its run is purged may stay behind, as the
+# purge does not see it yet. Under the id alone, it would be a line of the next run of that id.
+_LOG_KEYS = """unnest(
+    CASE WHEN strpos(id, '/') > 0 THEN ARRAY[id] ELSE ARRAY[id, id || '/' || created_at] END
+)"""
+
+
 def _delete_over(which: str) -> str:
     return f"""
 WITH gone AS (
     DELETE FROM evenbeat.runs WHERE id = ANY (ARRAY({_select_over(which)}
     ))
-    RETURNING id, coalesce(finished_at, 0) AS ended
+    RETURNING id, created_at, coalesce(finished_at, 0) AS ended
 ), swept AS (
-    DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
+    DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT {_LOG_KEYS} FROM gone))
 )
 SELECT count(*), max(ended) FROM gone
 """
@@ -119,9 +127,9 @@ SELECT_OVER = {
     _delete_over(which): _select_over(which)
     for which in ("", _HELD, _EXCEPT, _EXCEPT + _HELD, _OF_TENANT, _OF_TENANT + _HELD)
 }
-DELETE_RUNS = """
-WITH gone AS (DELETE FROM evenbeat.runs WHERE id = ANY (CAST(%(places)s AS text[])) RETURNING id)
-DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT id FROM gone))
+DELETE_RUNS = f"""
+WITH gone AS (DELETE FROM evenbeat.runs WHERE id = ANY (CAST(%(places)s AS text[])) RETURNING id, created_at)
+DELETE FROM evenbeat.logs WHERE run = ANY (ARRAY(SELECT {_LOG_KEYS} FROM gone))
 """
 # The instants at which the newest runs ended.
 SELECT_ENDS = f"""
@@ -246,8 +254,12 @@ RETURNING TRUE
 # Of runs that exist: lines of others would stay for ever.
 INSERT_LOGS = f"""
 INSERT INTO evenbeat.logs ({", ".join(LOG)}) SELECT {", ".join(LOG)} FROM {rows_of(LOG)}
-WHERE run = ANY (ARRAY(SELECT id FROM evenbeat.runs WHERE id = {listed("runs")}))
+WHERE run = ANY (ARRAY(SELECT {_LOG_KEYS} FROM evenbeat.runs WHERE id = {listed("runs")}))
 ORDER BY run COLLATE "C", attempt, seq
 ON CONFLICT (run, attempt, seq) DO NOTHING
 """
-SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat.logs WHERE run = %(run)s ORDER BY attempt, seq"
+SELECT_LOG = f"""
+SELECT {", ".join(LOG)} FROM evenbeat.logs
+WHERE run = ANY (ARRAY(SELECT {_LOG_KEYS} FROM evenbeat.runs WHERE id = %(run)s))
+ORDER BY attempt, seq
+"""

@@ -307,7 +307,12 @@ def statistics(session: Session, keys: Sequence[tuple[str, str]]) -> list[Statis
 def append_log(session: Session, chunks: Sequence[LogChunk]) -> None:
     for part in batches(chunks, READ_LIMIT, lambda chunk: len(chunk.text)):
         rows = [
-            [chunk.run, f"{chunk.attempt}.{chunk.seq}", f"{instant_text(chunk.at)} {chunk.text}"]
+            [
+                chunk.run,
+                f"{chunk.attempt}.{chunk.seq}",
+                f"{instant_text(chunk.at)} {chunk.text}",
+                chunk.run_created_at is not None and instant_text(chunk.run_created_at),
+            ]
             for chunk in part
         ]
         session.run("append_log", rows)

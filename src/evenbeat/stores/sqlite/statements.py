@@ -385,10 +385,10 @@ SELECT kind, tenant, key FROM evenbeat_records WHERE expires IS NOT NULL AND exp
 DELETE_SPENT = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ?"
 DELETE_RECORD = "DELETE FROM evenbeat_records WHERE kind = ? AND tenant = ? AND key = ? AND version = ?"
 
-# Only for runs that exist: chunks of others would stay for ever.
+# Only for runs that exist: chunks of others would stay for ever. A later run of the id is not that run.
 INSERT_LOG = f"""
 INSERT INTO evenbeat_logs ({", ".join(LOG)}) SELECT {", ".join("?" * len(LOG))}
-WHERE EXISTS (SELECT 1 FROM evenbeat_runs WHERE id = ?)
+WHERE EXISTS (SELECT 1 FROM evenbeat_runs WHERE id = ? AND created_at = coalesce(?, created_at))
 ON CONFLICT (run, attempt, seq) DO NOTHING
 """
 SELECT_LOG = f"SELECT {', '.join(LOG)} FROM evenbeat_logs WHERE run = ? ORDER BY attempt, seq"

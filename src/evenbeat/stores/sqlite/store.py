@@ -307,7 +307,8 @@ class SqliteStore:
 
     def append_log(self, chunks: Sequence[LogChunk]) -> None:
         with self._connections.write() as session:
-            session.many("insert logs", sql.INSERT_LOG, [(*log_row(chunk), chunk.run) for chunk in chunks])
+            rows = [(*log_row(chunk), chunk.run, chunk.run_created_at) for chunk in chunks]
+            session.many("insert logs", sql.INSERT_LOG, rows)
 
     def read_log(self, run: str) -> list[LogChunk]:
         with self._connections.read() as session:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from evenbeat.core.records import RunRecord, Transition
+from evenbeat.core.records import LogChunk, RunRecord, Transition
+from evenbeat.observe.run_logs import RunLog, refusal
 from evenbeat.rules import attempts
 from evenbeat.stores.base import Store
 from evenbeat.testing.clock import VirtualClock
@@ -95,3 +96,66 @@ class IdentityContract(Contract):
             "f": "running",
             "f~step": "succeeded",
         }
+
+    def _made_again(self, store: Store, run_id: str, claim: str) -> RunRecord:
+        """Return a later run of the same id, as it was claimed."""
+        now = store.now()
+        store.add_runs([run(run_id, run_at=now, created_at=now, claim=f"made-{claim}")])
+        (held,) = self.claim(store, claim)
+        return held
+
+    def _texts(self, store: Store, run_id: str) -> list[str]:
+        return [chunk.text for chunk in store.read_log(run_id)]
+
+    @pytest.mark.parametrize("is_late_first", [True, False])
+    def test_a_late_line_of_a_purged_run_is_not_in_the_log_of_a_later_run_of_its_id(
+        self, store: Store, clock: VirtualClock, is_late_first: bool
+    ) -> None:
+        earlier = self._ended(store, clock, "a", "claim-1")
+        later = self._made_again(store, "a", "claim-2")
+        late, own = _lines(earlier, "old 1", "old 2", "old 3"), _lines(later, "new 1", "new 2")
+        assert [(line.attempt, line.seq) for line in late[:2]] == [(line.attempt, line.seq) for line in own]
+        for lines in (late, own) if is_late_first else (own, late):
+            store.append_log(lines)
+        store.append_log([refusal(earlier, store.now())])
+        assert self._texts(store, "a") == ["new 1", "new 2"]
+
+    def test_late_lines_and_those_of_a_later_run_of_the_id_may_come_together(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        # A node writes the lines of all its runs at once: it may have executed both.
+        earlier = self._ended(store, clock, "a", "claim-1")
+        store.append_log(_lines(earlier, "old"))
+        assert store.read_log("a") == []
+        later = self._made_again(store, "a", "claim-2")
+        store.append_log([*_lines(earlier, "old"), *_lines(later, "new")])
+        (line,) = store.read_log("a")
+        assert (line.run, line.attempt, line.seq, line.text) == ("a", 1, 1, "new")
+
+    def test_the_log_of_a_run_has_the_lines_of_all_its_attempts_and_goes_with_it(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        self._ended(store, clock, "a", "claim-1")
+        first = self._made_again(store, "a", "claim-2")
+        lost = replace(attempts.crashed(first, store.now(), "lost"), lease_ended=False)
+        assert store.settle_runs([lost]) == [True]
+        (second,) = self.claim(store, "claim-3")
+        store.append_log(_lines(second, "2"))
+        store.append_log([*_lines(first, "1"), refusal(first, store.now())])  # late, and of the same run
+        assert [(line.attempt, line.seq == 1) for line in store.read_log("a")] == [
+            (1, True),
+            (1, False),
+            (2, True),
+        ]
+        assert store.settle_runs([attempts.succeeded(second, "1", store.now(), "end")]) == [True]
+        self._purge(store, clock)
+        assert store.read_log("a") == []
+        self._made_again(store, "a", "claim-4")
+        assert store.read_log("a") == []
+
+
+def _lines(of: RunRecord, *texts: str) -> list[LogChunk]:
+    log = RunLog(of)
+    for text in texts:
+        log.add(text)
+    return log.take()
