@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import takewhile
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -18,8 +19,16 @@ from hypothesis import strategies as st
 from evenbeat import InvalidValue
 from evenbeat.app.calendar_sources import Sources, compile_calendar
 from evenbeat.core.calendars import LONGEST_ICS
+from evenbeat.triggers import recurrences
 from evenbeat.triggers.calendar_events import read_events
-from evenbeat.triggers.recurrences import MOST_STEPS, Steps, TooManySteps, occurrences, read_recurrence
+from evenbeat.triggers.recurrences import (
+    MOST_STEPS,
+    MOST_VALUES,
+    Steps,
+    TooManySteps,
+    occurrences,
+    read_recurrence,
+)
 from evenbeat.triggers.time_sets import EPOCH_ORDINAL
 
 FIRST, LAST = date(2025, 1, 1), date(2036, 12, 31)
@@ -51,10 +60,12 @@ def rules(draw: st.DrawFn) -> str:
     }
     if period == "YEARLY":
         optional["BYWEEKNO"] = numbers(1, 53, back=True)
+    keys = draw(st.lists(st.sampled_from(sorted({*optional, "BYDAY"})), max_size=3, unique=True))
     days = st.lists(st.sampled_from(WEEKDAYS), min_size=1, max_size=3, unique=True)
     if period in ("YEARLY", "MONTHLY") and draw(st.booleans()):
         # Of the same kind: RFC 5545 means any of them, dateutil takes "MO,1TU" for both at once.
-        most = 5 if period == "MONTHLY" else 53
+        # Within a month, dateutil fails with an IndexError beyond a few weeks.
+        most = 53 if period == "YEARLY" and "BYMONTH" not in keys else 5
         counts = st.integers(1, most).map(lambda n: n if draw(st.booleans()) else -n)
         days = st.lists(
             st.tuples(counts, st.sampled_from(WEEKDAYS)).map(lambda p: f"{p[0]}{p[1]}"),
@@ -62,7 +73,7 @@ def rules(draw: st.DrawFn) -> str:
             max_size=3,
         )
     optional["BYDAY"] = days.map(",".join)
-    for key in draw(st.lists(st.sampled_from(sorted(optional)), max_size=3, unique=True)):
+    for key in keys:
         parts.append(f"{key}={draw(optional[key])}")
     if draw(st.booleans()):
         parts.append(
@@ -151,8 +162,121 @@ def test_the_work_of_a_file_is_bounded_whatever_it_repeats() -> None:
         assert len(text) <= LONGEST_ICS
         # The last take is the one that was refused.
         assert MOST_STEPS < steps_of(text) <= MOST_STEPS + 366 * 86_400
-        with pytest.raises(InvalidValue, match="more than 500,000 days and times to look at"):
+        with pytest.raises(InvalidValue, match="more than 500,000 values, days and times to look at"):
             compile_calendar(Sources(ics=text), TODAY)
+
+
+def listed(low: int, high: int, *, back: bool = False) -> str:
+    return ",".join(str(n * sign) for sign in ((1, -1) if back else (1,)) for n in range(low, high + 1))
+
+
+ALL_NUMBERS = (
+    f"BYMONTH={listed(1, 12)};BYMONTHDAY={listed(1, 31, back=True)};BYYEARDAY={listed(1, 366, back=True)};"
+    f"BYWEEKNO={listed(1, 53, back=True)}"
+)
+ALL_POSITIONS = f"BYSETPOS={listed(1, 366, back=True)}"
+ALL_WEEKDAYS = "BYDAY=" + ",".join(f"{n}{day}" for n in range(-53, 54) if n for day in WEEKDAYS)
+SUNDAYS = "BYDAY=" + ",".join(["SU"] * MOST_VALUES)
+ANCIENT = "DTSTART;VALUE=DATE:00010101"
+HOSTILE = {
+    "equal weekdays": ics(ANCIENT, f"RRULE:FREQ=DAILY;COUNT=999999;{SUNDAYS}"),
+    "weekdays of a week": ics(ANCIENT, f"RRULE:FREQ=WEEKLY;COUNT=999999;{ALL_WEEKDAYS}"),
+    "weekdays of a month": ics(ANCIENT, f"RRULE:FREQ=MONTHLY;COUNT=999999;{ALL_WEEKDAYS}"),
+    "weekdays of a year": ics(ANCIENT, f"RRULE:FREQ=YEARLY;COUNT=999999;{ALL_WEEKDAYS}"),
+    "weekdays that never come": ics(ANCIENT, f"RRULE:FREQ=YEARLY;COUNT=999999;{ALL_NUMBERS};BYDAY=99MO"),
+    "positions": ics(ANCIENT, f"RRULE:FREQ=DAILY;COUNT=999999;{ALL_POSITIONS}"),
+    "all parts": ics(ANCIENT, f"RRULE:FREQ=DAILY;COUNT=999999;{ALL_POSITIONS};{ALL_NUMBERS};{SUNDAYS}"),
+    "rules": ics(ANCIENT, *["RRULE:FREQ=DAILY;COUNT=1"] * 20_000),
+    "long rules": ics(ANCIENT, *[f"RRULE:FREQ=DAILY;COUNT=1;{SUNDAYS};{ALL_POSITIONS}"] * 100),
+    "equal dates": ics(ANCIENT, "RDATE:" + ",".join(["20260301"] * 20_000)),
+    "lists of dates": ics(ANCIENT, *["EXDATE:20260301"] * 20_000),
+    "parameters": ics("DTSTART" + ";X=" * 20_000 + ":20260301"),
+    "parts of a rule": ics(ANCIENT, "RRULE:" + "".join(f"X{n}=1;" for n in range(20_000))),
+    "lines": ics(*["X:"] * 20_000, ANCIENT),
+    "blank lines": ics(*[""] * 20_000, ANCIENT),
+    "parts": ics(*["BEGIN:X", "END:X"] * 10_000, ANCIENT),
+    "events": ics(*[ANCIENT, "END:VEVENT", "BEGIN:VEVENT"] * 7_000, ANCIENT),
+}
+
+
+def bytecodes(work: Callable[[], object]) -> int:
+    """Return how many bytecodes Python executes for some work: unlike time, the same on each machine."""
+    executed = 0
+
+    def watch(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal executed
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        executed += event == "opcode"
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return executed
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_step_is_longer_than_others_whatever_a_file_lists(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Fewer steps, and so a quick test: the bytecodes for each of them are what counts.
+    monkeypatch.setattr(recurrences, "MOST_STEPS", 5_000)
+    text, taken = HOSTILE[name], 0
+
+    def work() -> None:
+        nonlocal taken
+        taken = steps_of(text)
+
+    executed = bytecodes(work)
+    assert taken > 5_000
+    # At most 330, for a day that all parts of a rule look at. A walk along 700 values takes thousands.
+    assert executed < 500 * min(taken, 5_000)
+
+
+def test_a_list_of_a_rule_may_name_each_value_but_not_one_of_them_thousands_of_times() -> None:
+    rule = read_recurrence(f"FREQ=YEARLY;{ALL_WEEKDAYS};{ALL_NUMBERS};{ALL_POSITIONS}")
+    assert (len(rule.weekdays), len(rule.of("BYYEARDAY")), len(rule.of("BYSETPOS"))) == (742, 732, 732)
+    assert read_recurrence(f"FREQ=DAILY;{SUNDAYS}").weekdays == {(0, 6)}
+    assert read_recurrence("FREQ=WEEKLY;BYDAY=1MO,-2MO,MO").weekdays == {(0, 0)}
+    for key, value in (("BYDAY", "SU"), ("BYHOUR", "1"), ("BYSETPOS", "-1")):
+        wanted = f"{key} lists 1,001 values, more than 1,000: name each value once"
+        with pytest.raises(ValueError, match=wanted):
+            read_recurrence(f"FREQ=DAILY;{key}=" + ",".join([value] * (MOST_VALUES + 1)))
+
+
+def test_lines_values_and_days_of_all_events_share_one_bound() -> None:
+    assert steps_of(ics("DTSTART:20260301")) == 5
+    assert steps_of(ics("", "X:1;2,3", "DTSTART;VALUE=DATE:20260301")) == 8
+    assert steps_of(ics("DTSTART:20260301", "RDATE:20260302,20260302,20260303")) == 8
+    # One line, one semicolon and one comma more; then one time of a day, and three days.
+    rule = "RRULE:FREQ=DAILY;COUNT=2;BYMONTH=3,4"
+    assert steps_of(ics("DTSTART:20260301", rule)) == 5 + 4 + 1 + 3 + 3
+    third = ics(ANCIENT, "RRULE:FREQ=DAILY;COUNT=170000")
+    assert steps_of(third) < MOST_STEPS
+    event = third.removeprefix("BEGIN:VCALENDAR\n").removesuffix("END:VCALENDAR\n")
+    with pytest.raises(InvalidValue, match="takes too long to read") as refusal:
+        compile_calendar(Sources(ics=f"BEGIN:VCALENDAR\n{event * 3}END:VCALENDAR\n"), TODAY)
+    assert "give fewer events, and a recent DTSTART" in str(refusal.value)
+
+
+@pytest.mark.parametrize("start", WEEKDAYS)
+def test_the_first_days_of_year_1_are_in_weeks_too(start: str) -> None:
+    def weeks(begin: datetime) -> list[int]:
+        texts = {week: f"FREQ=DAILY;COUNT=1;BYWEEKNO={week};WKST={start}" for week in range(1, 54)}
+        within = (begin, None, begin.date(), begin.date())
+        return [
+            week
+            for week, text in texts.items()
+            if list(occurrences(read_recurrence(text), *within, Steps())) == [begin]
+        ]
+
+    for day in range(1, 8):
+        # Some are in a week of year 0, which no date has. Calendars repeat after 400 years.
+        (found,) = weeks(datetime(1, 1, day))
+        assert [found] == weeks(datetime(2001, 1, day))
 
 
 def test_days_that_follow_each_other_for_long_are_refused() -> None:

@@ -21,11 +21,12 @@ from evenbeat.core.json_depth import TooDeep, decode
 from evenbeat.core.json_text import to_json
 from evenbeat.core.rates import LONGEST_RATE
 from evenbeat.core.records import LONGEST_PAYLOAD
+from evenbeat.triggers import zones as zones_module
 from evenbeat.triggers.calendar_events import LONGEST_EVENT, STEPS_A_ZONE, read_events
 from evenbeat.triggers.calendar_texts import MOST_DAYS, MOST_NAMED, MOST_TEXTS
 from evenbeat.triggers.calendared import _MOST_STRETCHES
 from evenbeat.triggers.expression import LONGEST_TEXT
-from evenbeat.triggers.recurrences import MOST_STEPS, Steps, TooManySteps
+from evenbeat.triggers.recurrences import MOST_STEPS, MOST_VALUES, Steps, TooManySteps
 from evenbeat.web.binding import LONGEST_BODY
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -49,9 +50,10 @@ def test_the_table_has_the_bounds_of_the_code() -> None:
         "ticks of a trigger with calendars": (_MOST_STRETCHES,),
         "days` and `without` of a calendar": (MOST_TEXTS, MOST_NAMED, MOST_DAYS),
         "ics`: the file": (LONGEST_ICS, MOST_DAYS, YEARS_AHEAD),
-        "ics`: repetitions": (MOST_STEPS,),
+        "ics`: lines and repetitions": (MOST_STEPS,),
+        "ics`: a list of a rule": (MOST_VALUES,),
         "ics`: one event": (LONGEST_EVENT.days,),
-        "ics`: time zones": (MOST_STEPS // STEPS_A_ZONE,),
+        "ics`: time zones": (STEPS_A_ZONE,),
         "after": (LONGEST_AFTER, MOST_PREDECESSORS),
         "rates, durations, times": (LONGEST_RATE, 50, 100),
         "ticks of a backfill": (MOST_TICKS,),
@@ -118,13 +120,17 @@ def test_a_bound_is_accepted_and_more_is_refused(
         refused()
 
 
-def test_finding_zones_counts() -> None:
+def test_finding_zones_counts_and_looks_for_no_similar_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The nearest names take milliseconds, and the file does not show them.
+    monkeypatch.setattr(zones_module, "_unknown", lambda key: pytest.fail(f"looks for names like {key}"))
+
     def work(zones: int) -> int:
         steps = Steps()
         events = [f"DTSTART;TZID=x{n}/Europe/Berlin:20260301T090000" for n in range(zones)]
         assert len(list(read_events(file(*events), "UTC", TODAY, TODAY, steps))) == zones
         return steps.taken
 
-    assert work(3) == 3 * STEPS_A_ZONE
+    # The first and last line, and for each event three lines and one parameter.
+    assert work(3) == 2 + 3 * (4 + STEPS_A_ZONE)
     with pytest.raises(TooManySteps):
-        work(MOST_STEPS // STEPS_A_ZONE + 1)
+        work(MOST_STEPS // STEPS_A_ZONE)

@@ -112,3 +112,30 @@ def test_a_schedule_answers_with_its_calendars(site: Site) -> None:
     found = site.get("schedules/beat/calendars", role="viewer")
     assert (found["skip"], found["only"], found["removed"][0]["count"]) == (["weekends"], [], 2)
     assert_problem(site.request("GET", "schedules/none/calendars"), 404, "schedule-not-found")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (
+            "FREQ=DAILY;COUNT=999999;BYDAY=" + ",".join(["SU"] * 200),
+            "give fewer events, and a recent DTSTART",
+        ),
+        (
+            "FREQ=DAILY;COUNT=999999;BYSETPOS=" + ",".join(str(n) for n in range(-366, 367) if n),
+            "give fewer events, and a recent DTSTART",
+        ),
+        (
+            "FREQ=DAILY;COUNT=999999;BYDAY=" + ",".join(["SU"] * 330_000),
+            "BYDAY lists 330,000 values, more than 1,000: name each value once",
+        ),
+    ],
+    ids=["equal weekdays", "positions", "as long as can be"],
+)
+def test_a_tenant_can_not_keep_the_server_busy_with_a_rule(site: Site, rule: str, words: str) -> None:
+    lines = ("BEGIN:VCALENDAR", "BEGIN:VEVENT", "DTSTART:00010101", f"RRULE:{rule}", "END:VEVENT")
+    body = {"ics": "\n".join((*lines, "END:VCALENDAR"))}
+    refused = site.request("POST", "calendars/off", json=body, tenant="acme")
+    problem = assert_problem(refused, 422, "invalid-value", "ics")
+    assert words in f"{problem['detail']}; {problem.get('hint')}"
+    assert names(site.get("calendars", tenant="acme")) == ["business-days", "weekends"]

@@ -11,7 +11,7 @@ from evenbeat.core.calendars import LONGEST_ICS, YEARS_AHEAD
 from evenbeat.errors import InvalidValue, shown
 from evenbeat.triggers.calendar_events import read_events
 from evenbeat.triggers.calendar_texts import MOST_DAYS, read_days, read_weekly
-from evenbeat.triggers.recurrences import Steps
+from evenbeat.triggers.recurrences import Steps, TooManySteps
 from evenbeat.triggers.time_sets import EPOCH_ORDINAL, Span, TimeSet, merged
 from evenbeat.triggers.zones import read_zone
 
@@ -164,14 +164,14 @@ def _events(ics: str | bytes, zone: str, first: date, last: date) -> Iterator[in
         raise _unreadable("is not an iCalendar file", ics)
     try:
         yield from read_events(text, zone or "UTC", first, last, Steps())
+    except TooManySteps as error:
+        hint = "give fewer events, and a recent DTSTART to those that repeat, above all with COUNT"
+        raise _unreadable(f"takes too long to read: {error}", ics, hint) from None
     except (ValueError, OverflowError) as error:
         raise _unreadable(f"can't be read as an iCalendar file: {str(error)[:200]}", ics) from None
 
 
-def _unreadable(problem: str, ics: str | bytes) -> InvalidValue:
-    return InvalidValue(
-        f"ics {problem}",
-        field="ics",
-        value=ics[:40],
-        hint="such a file begins with BEGIN:VCALENDAR and has VEVENT parts",
-    )
+def _unreadable(
+    problem: str, ics: str | bytes, hint: str = "such a file begins with BEGIN:VCALENDAR and has VEVENT parts"
+) -> InvalidValue:
+    return InvalidValue(f"ics {problem}", field="ics", value=ics[:40], hint=hint)

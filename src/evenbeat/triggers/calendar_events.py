@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
-from evenbeat.errors import InvalidTrigger, InvalidValue
 from evenbeat.triggers.recurrences import Steps, occurrences, read_recurrence
 from evenbeat.triggers.time_sets import EPOCH_ORDINAL, Span
 from evenbeat.triggers.windows_zones import WINDOWS_ZONES
-from evenbeat.triggers.zones import read_zone
+from evenbeat.triggers.zones import find_zone, read_zone
 
 LONGEST_EVENT = timedelta(days=3_660)
 STEPS_A_ZONE = 2_000
@@ -44,18 +43,20 @@ Event = dict[str, list[Line]]
 def read_events(text: str, zone: str, first: date, last: date, steps: Steps) -> Iterator[int | Span]:
     """Yield the days and spans of the events in a file, those that repeat from ``first`` to ``last``.
 
-    ``ValueError`` says what can't be read. Times without a zone are in ``zone``.
+    ``ValueError`` says what can't be read. Times without a zone are in ``zone``. ``steps`` counts all work on
+    the file: lines, what a line lists, zones, and the days and times of repetitions.
     """
     zones = _Zones(steps)
-    for event in _parts(text):
+    for event in _parts(text, steps):
         yield from _times(event, read_zone(zone).info, zones, (first, last), steps)
 
 
-def _parts(text: str) -> Iterator[Event]:
+def _parts(text: str, steps: Steps) -> Iterator[Event]:
     """Yield the VEVENT parts of a file. Parts within them (alarms) are left out."""
     open_parts: list[str] = []
     event: Event = {}
     for line in _FOLD.sub("", text).splitlines():
+        steps.take(1)
         found = _NAME.match(line)
         if found is None:
             if line.strip():
@@ -73,6 +74,8 @@ def _parts(text: str) -> Iterator[Event]:
             if part == "VEVENT":
                 yield event
         elif name in _WANTED and open_parts and open_parts[-1] == "VEVENT":
+            # Parameters, the parts of a rule, and the values of lists.
+            steps.take(line.count(";") + line.count(","))
             event.setdefault(name, []).append(_line(line, found.end()))
         elif ":" not in line:
             raise ValueError(f"the line {line[:40]!r} has no colon")
@@ -109,10 +112,8 @@ def _zone(tzid: str) -> tzinfo:
     known = WINDOWS_ZONES.get(tzid, tzid)
     parts = known.strip("/").split("/")
     for name in dict.fromkeys(("/".join(parts), "/".join(parts[-2:]), "/".join(parts[-3:]))):
-        try:
-            return read_zone(name).info
-        except (InvalidValue, InvalidTrigger):
-            continue
+        if (found := find_zone(name)) is not None:
+            return found.info
     raise ValueError(f"TZID {tzid[:60]!r} is not an IANA or Windows time zone")
 
 
@@ -178,7 +179,6 @@ def _times(
             for line in event.get(key, ())
             for text in line.value.split(",")
         }
-        steps.take(len(listed))
         starts = (
             starts | {each for each in listed if each.date() <= last} if key == "RDATE" else starts - listed
         )

@@ -1,22 +1,24 @@
 """Repetitions of calendar events: the rules (RRULE) of RFC 5545 with periods of a day or more. Pure.
 
-A rule may name days that never come, or come millions of times. So its days are looked at one period after
-the other, within the range that is asked for, and each look counts: see ``Steps``.
+A rule may name days that never come, or come millions of times. So ``occurrences`` looks at its days one
+period after the other, within the range that is asked for, and counts each look: see ``Steps``. One look
+takes the same time however long the lists of the rule are.
 """
 
 from __future__ import annotations
 
 import re
-from calendar import isleap, monthrange
+from calendar import isleap
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
-from functools import lru_cache
 from itertools import count, product
 from types import MappingProxyType
 from typing import NamedTuple
 
 MOST_STEPS = 500_000
-"""How many days and times one file may make its reader look at; about a second's work."""
+"""How many lines, values, days and times of one file are looked at; about a second's work."""
+MOST_VALUES = 1_000
+"""Of one list in a rule. The longest one that names each value once, BYDAY of a year, has 749."""
 
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _PERIODS = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY")
@@ -31,12 +33,13 @@ _NUMBERS = {
     "BYMINUTE": (0, 59, False),
     "BYSECOND": (0, 59, False),
 }
+_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,6}")
 _BYDAY = re.compile(r"([+-]?[0-9]{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
 
 
 class TooManySteps(ValueError):
-    """The repetitions of a file take more work than MOST_STEPS."""
+    """A file takes more work than MOST_STEPS."""
 
 
 class Steps:
@@ -49,7 +52,9 @@ class Steps:
         """Count this many steps; raise TooManySteps beyond the bound."""
         self.taken += number
         if self.taken > MOST_STEPS:
-            raise TooManySteps(f"its repetitions have more than {MOST_STEPS:,} days and times to look at")
+            raise TooManySteps(
+                f"its lines and repetitions have more than {MOST_STEPS:,} values, days and times to look at"
+            )
 
 
 class Recurrence(NamedTuple):
@@ -62,8 +67,8 @@ class Recurrence(NamedTuple):
     until: str = ""
     """As it was written: a date, or a time with or without a Z."""
     week_start: int = 0
-    weekdays: tuple[tuple[int, int], ...] = ()
-    """(n, weekday): each Monday is (0, 0), the last Friday (-1, 4)."""
+    weekdays: frozenset[tuple[int, int]] = frozenset()
+    """(n, weekday): each Monday is (0, 0), the last Friday (-1, 4). Within days and weeks, n is 0."""
     numbers: Mapping[str, frozenset[int]] = MappingProxyType({})
 
     def of(self, part: str) -> frozenset[int]:
@@ -89,7 +94,9 @@ def read_recurrence(text: str) -> Recurrence:
     interval = _whole(parts.pop("INTERVAL", "1"), "INTERVAL")
     times = _whole(parts.pop("COUNT"), "COUNT") if "COUNT" in parts else None
     until = parts.pop("UNTIL", "")
-    weekdays = tuple(_weekday(each) for each in parts.pop("BYDAY", "").split(",") if each)
+    counts = period in ("MONTHLY", "YEARLY")
+    days = _values("BYDAY", parts.pop("BYDAY")) if "BYDAY" in parts else []
+    weekdays = frozenset(_weekday(each, counts) for each in days if each)
     unknown = next((key for key in parts if key not in _NUMBERS), None)
     if unknown is not None:
         raise ValueError(f"{unknown[:40]} is not a part of RRULE")
@@ -103,10 +110,17 @@ def _whole(text: str, key: str) -> int:
     return int(text)
 
 
+def _values(key: str, text: str) -> list[str]:
+    number = text.count(",") + 1
+    if number > MOST_VALUES:
+        raise ValueError(f"{key} lists {number:,} values, more than {MOST_VALUES:,}: name each value once")
+    return text.split(",")
+
+
 def _numbers(key: str, text: str) -> frozenset[int]:
     low, high, may_count_back = _NUMBERS[key]
     found = set()
-    for each in text.split(","):
+    for each in _values(key, text):
         number = int(each) if _NUMBER.fullmatch(each) else None
         if number is None or not low <= (abs(number) if may_count_back else number) <= high:
             raise ValueError(f"{key}={each[:40]} is not from {low} to {high}")
@@ -114,11 +128,11 @@ def _numbers(key: str, text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _weekday(text: str) -> tuple[int, int]:
+def _weekday(text: str, counts: bool) -> tuple[int, int]:
     found = _BYDAY.fullmatch(text)
     if found is None:
         raise ValueError(f"BYDAY={text[:40]} is not a weekday such as MO or -1FR")
-    return int(found[1] or 0), _WEEKDAYS.index(found[2])
+    return int(found[1] or 0) if counts else 0, _WEEKDAYS.index(found[2])
 
 
 def occurrences(
@@ -139,8 +153,9 @@ def occurrences(
         steps.take(len(matching) * len(times))
         found = [datetime.combine(day, each) for day in matching for each in times]
         if positions:
-            chosen_places = sorted({at - 1 if at > 0 else len(found) + at for at in positions})
-            found = [found[at] for at in chosen_places if 0 <= at < len(found)]
+            # One look for each time, which counted above: a rule may list hundreds of positions.
+            end = len(found)
+            found = [each for at, each in enumerate(found) if at + 1 in positions or at - end in positions]
         for each in found:
             if each < begin:
                 continue
@@ -156,7 +171,7 @@ def _with_defaults(rule: Recurrence, begin: datetime) -> Recurrence:
     if rule.weekdays or any(rule.of(part) for part in ("BYMONTHDAY", "BYYEARDAY", "BYWEEKNO")):
         return rule
     if rule.period == "WEEKLY":
-        return rule._replace(weekdays=((0, begin.weekday()),))
+        return rule._replace(weekdays=frozenset(((0, begin.weekday()),)))
     numbers = dict(rule.numbers)
     if rule.period in ("YEARLY", "MONTHLY"):
         numbers["BYMONTHDAY"] = frozenset((begin.day,))
@@ -202,7 +217,11 @@ def _periods(rule: Recurrence, begin: int, first: int, last: int) -> Iterator[Se
 
 def _days_of_month(year: int, month: int) -> range:
     first = date(year, month, 1).toordinal()
-    return range(first, first + monthrange(year, month)[1])
+    return range(first, first + _length_of_month(year, month))
+
+
+def _length_of_month(year: int, month: int) -> int:
+    return _LENGTHS[month] + (month == 2 and isleap(year))
 
 
 def _days_of_year(year: int, months: frozenset[int]) -> list[int]:
@@ -215,7 +234,7 @@ def _matches(rule: Recurrence, day: date) -> bool:
     if (months := numbers.get("BYMONTH")) and day.month not in months:
         return False
     if among := numbers.get("BYMONTHDAY"):
-        length = monthrange(day.year, day.month)[1]
+        length = _length_of_month(day.year, day.month)
         if day.day not in among and day.day - length - 1 not in among:
             return False
     if among := numbers.get("BYYEARDAY"):
@@ -230,21 +249,21 @@ def _matches(rule: Recurrence, day: date) -> bool:
 
 
 def _is_weekday(rule: Recurrence, day: date) -> bool:
-    in_month = rule.period == "MONTHLY" or (rule.period == "YEARLY" and bool(rule.of("BYMONTH")))
-    if in_month:
-        place, length = day.day, monthrange(day.year, day.month)[1]
-    else:
+    """Return whether BYDAY names the day. Three lookups, whatever it lists."""
+    weekday, listed = day.weekday(), rule.weekdays
+    if (0, weekday) in listed:
+        return True
+    if rule.period == "MONTHLY" or (rule.period == "YEARLY" and rule.of("BYMONTH")):
+        place, length = day.day, _length_of_month(day.year, day.month)
+    elif rule.period == "YEARLY":
         place, length = _place_in_year(day)
-    nth, nth_last = (place - 1) // 7 + 1, -((length - place) // 7 + 1)
-    counts = rule.period in ("MONTHLY", "YEARLY")
-    return any(
-        weekday == day.weekday() and (n == 0 or not counts or n in (nth, nth_last))
-        for n, weekday in rule.weekdays
-    )
+    else:
+        return False
+    return ((place - 1) // 7 + 1, weekday) in listed or (-((length - place) // 7 + 1), weekday) in listed
 
 
 def _place_in_year(day: date) -> tuple[int, int]:
-    return day.timetuple().tm_yday, 365 + isleap(day.year)
+    return day.toordinal() - date(day.year, 1, 1).toordinal() + 1, 365 + isleap(day.year)
 
 
 def _week(day: date, week_start: int) -> tuple[int, int]:
@@ -258,7 +277,9 @@ def _week(day: date, week_start: int) -> tuple[int, int]:
     raise AssertionError("a day is in a week")
 
 
-@lru_cache(maxsize=256)
 def _first_week(year: int, week_start: int) -> int:
-    fourth = date(max(1, min(year, 9999)), 1, 4)
-    return fourth.toordinal() - (fourth.weekday() - week_start) % 7
+    """Return the first day of a year's first week, as an ordinal; in year 0, which no date has, below 1."""
+    before = year - 1
+    fourth = before * 365 + before // 4 - before // 100 + before // 400 + 4
+    # The ordinal 1 is a Monday.
+    return fourth - (fourth - 1 - week_start) % 7

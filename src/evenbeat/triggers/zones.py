@@ -174,15 +174,29 @@ def zone(key: str) -> Zone:
     return _ZONES.setdefault(key, _find(key))
 
 
+def find_zone(key: str) -> Zone | None:
+    """Return the zone of an IANA key; None if there is none. Does not search for the nearest names, which
+    takes milliseconds."""
+    found = _ZONES.get(key) or _load(key)
+    return None if found is None else _ZONES.setdefault(key, found)
+
+
 def _find(key: str) -> Zone:
+    found = _load(key)
+    if found is None:
+        raise _unknown(key)
+    return found
+
+
+def _load(key: str) -> Zone | None:
     if key == "UTC":
         return Zone("UTC", UTC, 0)
     if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key) or key.startswith(_NOT_ZONES):
-        raise _unknown(key)
+        return None
     try:
         info = ZoneInfo(key)
     except (ZoneInfoNotFoundError, ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise _unknown(key) from None
+        return None
     # Any other OSError (too many open files, a failing disk) is not about the zone, and is raised.
     # "UTC" has many names (Etc/UTC, Zulu, …); every zone that never changes takes the short path.
     fixed = datetime.fromtimestamp(0, info).utcoffset() if _never_changes(info) else None
