@@ -24,6 +24,7 @@ from evenbeat.stores.base import RunQuery
 from evenbeat.stores.sqlite import SqliteStore
 from tests.faults import supervised_jobs
 from tests.faults.fleet import check_ticks
+from tests.living import is_alive
 
 APP = str(Path(supervised_jobs.__file__).resolve())
 PATIENCE = 180.0
@@ -151,16 +152,6 @@ class Supervised:
             if is_alive(pid):
                 os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGKILL)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        # If the tests run as process 1, nothing else waits for this child.
-        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
-        return not state.strip().startswith("Z") and bool(state.strip())
-    except ProcessLookupError:
-        return False
 
 
 @pytest.fixture

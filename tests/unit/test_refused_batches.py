@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,11 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: VirtualClock) -> Store:
+def store(tmp_path: Path, clock: VirtualClock) -> Iterator[Store]:
     store = SqliteStore(tmp_path / "evenbeat.db", clock)
     store.open()
-    return store
+    yield store
+    store.close()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import server_binaries, servers, side_by_side
+from tests.living import is_alive
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,20 +79,12 @@ def test_a_server_ends_with_the_test_process_that_started_it(tmp_path: Path) -> 
     assert done.returncode == -signal.SIGKILL
     released, left = map(int, done.stdout.split())
     deadline = time.monotonic() + 60
-    while folders[1].exists() or _is_alive(left):
+    while folders[1].exists() or is_alive(left):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert _is_alive(released)
+    assert is_alive(released)
     assert folders[0].exists()
     os.killpg(released, signal.SIGKILL)
-
-
-def _is_alive(pid: int) -> bool:
-    """Return whether a process runs. One that has ended is still listed until its parent notices."""
-    listed = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], stdout=subprocess.PIPE, text=True, check=False
-    )
-    return listed.stdout.strip()[:1] not in ("", "Z")
 
 
 @pytest.mark.long
