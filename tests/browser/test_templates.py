@@ -127,6 +127,7 @@ def test_all_that_match_a_pattern_are_changed(dashboard: Dashboard, page: Page) 
     for name in ("report-eu", "report-us", "other"):
         app.schedules.add(name, "every 1h", "work")
     page.goto(dashboard.link("schedules"))
+    expect(page.get_by_role("link", name="other")).to_be_visible()
     page.get_by_label("Name", exact=True).fill("report-*")
     expect(page.get_by_role("link", name="other")).to_have_count(0)
     page.get_by_role("checkbox", name=re.compile("all", re.IGNORECASE)).first.check()

@@ -302,7 +302,7 @@ def reschedule(
 
     Ticks that are passed over are recorded as skipped. A tick that is moved to an earlier time does not fire
     at its own time any more. Moving back starts a new generation: ticks that have runs already can fire
-    again.
+    again. A finished schedule starts again, with the ticks of its trigger after ``tick``.
     """
     _check_readable(schedule)
     if not FIRST <= tick <= LAST:
