@@ -25,7 +25,7 @@ test: $(VENV)/.dev ui browser  ## tests of every kind, in less than five minutes
 test-all: $(VENV)/.dev ui browser  ## all tests: more seeds, more faults
 	$(PYTEST)
 
-check: lint types ui-check test-all  ## lint, format, types and all tests; about 23 minutes
+check: lint types ui-check test-all  ## lint, format, types and all tests; about 18 minutes
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	$(BIN)/ruff check .

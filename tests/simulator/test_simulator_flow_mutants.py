@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from evenbeat.node import flow_arguments, flow_rows, worker
 from evenbeat.node.flow_arguments import FlowArguments
 from evenbeat.node.flow_resuming import FlowResuming
 from evenbeat.node.flows import FlowSettling
-from evenbeat.rules import flows
+from evenbeat.rules import flows, limits
 from evenbeat.rules.limits import Limit
 from evenbeat.stores.decisions import parts
 from tests.lengths import LONG
@@ -209,6 +209,14 @@ def trusts_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         return found | {key: known[key] for key in found if key in known}
 
     monkeypatch.setattr(FlowArguments, "_ended_before", remembered)
+
+
+@pytest.fixture(autouse=True)
+def no_known_limits() -> Iterator[None]:
+    """Forget limits: they remember what they count, by rules that a mutant replaces."""
+    limits._read_limits.cache_clear()
+    yield
+    limits._read_limits.cache_clear()
 
 
 def counts_flows_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
