@@ -69,9 +69,23 @@ def _all_fire(nodes: Fleet, since: float) -> float:
     return max(first.values()) - since
 
 
-_WHAT = f"{NODES} nodes with the default timeouts; %s; recovery is until all of them fire again"
+_WHAT = f"{NODES} nodes with %s; recovery is until all of them fire again"
 
 SCENES = (
-    Scene("recovery", file_is_locked, _WHAT % "the file locked for 8 s", 0, 3, ("sqlite",)),
-    Scene("recovery", server_restarts, _WHAT % "the server SIGKILLed, started after 3 s", 1, 5, SERVERS),
+    Scene(
+        "recovery",
+        file_is_locked,
+        _WHAT % "half of the default timeout; the file locked for 8 s",
+        0,
+        3,
+        ("sqlite",),
+    ),
+    Scene(
+        "recovery",
+        server_restarts,
+        _WHAT % "the default timeouts; the server SIGKILLed, started after 3 s",
+        1,
+        5,
+        SERVERS,
+    ),
 )
