@@ -90,7 +90,7 @@ class LiveOutput:
         self.console.print(Text(text, style=style), soft_wrap=not self.console.is_terminal)
 
     def write_command(self, command: str) -> None:
-        """Print a command that people paste: a line break of ours would cut it in two."""
+        """Print a command that people paste, without a line break that would cut it in two."""
         from rich.text import Text
 
         self.console.print(Text(f"  {command}"), soft_wrap=True)

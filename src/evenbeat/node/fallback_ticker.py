@@ -159,7 +159,7 @@ class FallbackTicker:
         return planned
 
     def _active(self, row: ScheduleRecord) -> tuple[Active, ...]:
-        """Read the active runs of a schedule that bounds them, as far as this is possible without locks."""
+        """Read the active runs of a schedule that bounds them. Without locks: others may start meanwhile."""
         if not needs_active(row):
             return ()
         query = RunQuery(

@@ -44,7 +44,7 @@ _LONGEST = timedelta.max // timedelta(milliseconds=1)
 
 
 class _Texts(NamedTuple):
-    """What the texts of a schedule say, as far as they can be read."""
+    """What the readable texts of a schedule say."""
 
     damage: str
     trigger: Trigger | None

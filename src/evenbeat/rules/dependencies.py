@@ -28,7 +28,7 @@ from evenbeat.triggers.on_success import ON_SUCCESS
 PENDING = "success"
 """The kind of the records of successes that have not fired yet. Key: ``<follower>/<run>``, for a run that was
 added by hand ``<follower>/<run>@<its end>``."""
-# Milliseconds: a year. The time in an id of ours is before the end of its run, and not longer ago.
+# Milliseconds: a year. The time in an id that Evenbeat made is before the end of its run, and not longer ago.
 _OLDEST = 366 * 86_400_000
 LAST_WRITE = "dependencies"
 """The kind and the key of the record that each write of a dependency changes, one for each tenant: so these
