@@ -144,6 +144,20 @@ def test_a_page_follows_a_login_in_another_tab(
     expect(page.get_by_text("Added one run of mail.").first).to_be_visible()
 
 
+def test_a_request_that_a_login_in_another_tab_overtakes_is_sent_again(
+    guarded: Dashboard, page: Page, complaints: Complaints
+) -> None:
+    complaints.allow("the server responded with a status of 401")
+    guarded.app.schedules.add("mail", "every 1h", "work")
+    log_in(page, guarded, guarded.token("operator"))
+    over = {"type": "urn:evenbeat:problem:unauthorized", "detail": "the session is over", "status": 401}
+    page.route("**/api/v1/schedules/mail?*", lambda route: route.fulfill(status=401, json=over), times=1)
+    with page.expect_response(lambda answer: answer.status == 401):
+        page.goto(guarded.link("schedules", "default", "mail"))
+    expect(page.get_by_role("heading", name="mail", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
+
+
 VIEWS: list[tuple[tuple[str, ...], dict[str, str], bool]] = [
     (("now",), {}, False),
     (("schedules",), {}, True),

@@ -17,6 +17,37 @@ test("several refused requests leave the reason of the first", async () => {
   assert.deepEqual(session.get(), { state: "logged out", reason: "The session has ended. Log in again." });
 });
 
+/** Refuse the requests of the old session, as the server does once another tab has logged in. */
+function answeringAfterALogin(): string[] {
+  const asked: string[] = [];
+  let isOver = true;
+  globalThis.fetch = async (url, options) => {
+    asked.push(`${options?.method} ${String(url)}`);
+    const isMe = String(url).endsWith("/me");
+    const isRefused = isOver && !isMe;
+    if (isMe) isOver = false;
+    const body = isRefused ? { type: "urn:evenbeat:problem:unauthorized", detail: "over", status: 401 } : isMe ? { ...ME, csrf: "d" } : { items: [] };
+    return new Response(JSON.stringify(body), { status: isRefused ? 401 : 200 });
+  };
+  return asked;
+}
+
+test("a reading request that the login of another tab overtook is sent again", async () => {
+  const asked = answeringAfterALogin();
+  session.set({ state: "logged in", me: ME });
+  assert.deepEqual(await call("GET /nodes"), { items: [] });
+  assert.deepEqual(asked, ["GET api/v1/nodes", "GET api/v1/me", "GET api/v1/nodes"]);
+  assert.deepEqual(session.get(), { state: "logged in", me: { ...ME, csrf: "d" } });
+});
+
+test("a change that the login of another tab overtook is not", async () => {
+  const asked = answeringAfterALogin();
+  session.set({ state: "logged in", me: ME });
+  await assert.rejects(call("POST /schedules/{name}/run", { path: { name: "mail" } }), /another tab of this browser has logged in again/);
+  assert.deepEqual(asked, ["POST api/v1/schedules/mail/run", "GET api/v1/me"]);
+  assert.equal(session.get().state, "logged in");
+});
+
 test("the first visit has no reason", async () => {
   answering(401, { type: "urn:evenbeat:problem:unauthorized", detail: "the request has no token", status: 401 });
   session.set({ state: "unknown" });

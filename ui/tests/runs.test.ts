@@ -67,6 +67,14 @@ describe("the live list", () => {
     assert.equal(list.cursor, "c3");
   });
 
+  test("puts runs of one millisecond in the order of their ids, as the server does", () => {
+    const twin = (id: string) => ({ ...run(1), id });
+    const newest = (...shown: string[]) => ({ items: shown.map(twin), cursor: "c" });
+    const list = refreshed(withOlder(firstRows(newest("a", "b")), newest("c", "d")), newest("a", "b"));
+    assert.deepEqual(list.fresh, []);
+    assert.deepEqual(ids(withFresh(list).rows), ["a", "b", "c", "d"]);
+  });
+
   test("starts again across a gap", () => {
     const list = refreshed(firstRows(page([2, 1], "c1")), page([9, 8], "c8"));
     assert.equal(list.hasGap, true);

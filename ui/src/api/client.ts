@@ -64,7 +64,7 @@ export async function callText<K extends Operation>(operation: K, request: Reque
   return whole((await answered(operation, request)).text());
 }
 
-async function answered<K extends Operation>(operation: K, request: Request<K>): Promise<Response> {
+async function answered<K extends Operation>(operation: K, request: Request<K>, isRepeated = false): Promise<Response> {
   const method = operation.slice(0, operation.indexOf(" "));
   const headers: Record<string, string> = { Accept: "application/json", ...request.headers };
   const body = request.bodyText ?? (request.body === undefined ? undefined : JSON.stringify(request.body));
@@ -82,19 +82,33 @@ async function answered<K extends Operation>(operation: K, request: Request<K>):
   noteServerTime(response.headers.get("Date"));
   if (response.ok) return response;
   const problem = await readProblem(response);
+  if (problem.kind === "wrong-csrf-token") {
+    await readMe();
+    throw loggedInElsewhere(problem);
+  }
+  if (problem.status !== 401 || operation === "POST /session") throw problem;
+  if (operation !== "GET /me" && session.get().state === "logged in") {
+    // The session was over when the request arrived. If another tab has logged in again, the browser has a new one.
+    await readMe();
+    if (method === "GET" && !isRepeated) return answered(operation, request, true);
+    throw method === "GET" ? problem : loggedInElsewhere(problem);
+  }
   // The first of several refused requests says why.
-  if (problem.status === 401 && operation !== "POST /session" && session.get().state !== "logged out") {
+  if (session.get().state !== "logged out") {
     const wasLoggedIn = session.get().state === "logged in";
     session.set({ state: "logged out", reason: wasLoggedIn ? "The session has ended. Log in again." : null });
   }
-  if (problem.kind === "wrong-csrf-token") throw await loggedInElsewhere(problem);
   throw problem;
 }
 
-/** Somebody has logged in again in another tab of this browser: the cookie is of that session, and so is this page from now on. */
-async function loggedInElsewhere(problem: Problem): Promise<Problem> {
+/** Take over the session that the browser's cookie belongs to now. */
+async function readMe(): Promise<void> {
   session.set({ state: "logged in", me: await call("GET /me") });
-  return new Problem(problem.status, problem.kind, "Nothing was changed: another tab of this browser has logged in again.", null, "Check who is logged in, and try again.");
+}
+
+/** Somebody has logged in again in another tab of this browser: the cookie is of that session, and so is this page from now on. */
+function loggedInElsewhere({ status, kind }: Problem): Problem {
+  return new Problem(status, kind, "Nothing was changed: another tab of this browser has logged in again.", null, "Check who is logged in, and try again.");
 }
 
 async function sent(url: string, options: RequestInit): Promise<Response> {

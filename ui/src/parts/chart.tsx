@@ -167,7 +167,9 @@ function drawNow(plot: uPlot, now: number | undefined, colour: string): void {
 const MOST_ROWS = 500;
 
 function ChartTable({ caption, times, series, zone, write }: ChartProps) {
-  const rows = times.map((at, index) => ({ at, index })).filter(({ index }) => series.some(({ values }) => values[index] != null && values[index] !== 0));
+  // Minutes in which nothing happens are left out. A run that took 0 ms is a point as others are.
+  const isShown = ({ index }: { index: number }) => series.some(({ values, kind }) => values[index] != null && (values[index] !== 0 || kind === "points"));
+  const rows = times.map((at, index) => ({ at, index })).filter(isShown);
   return (
     <details class="behind">
       <summary>{caption}: as a table</summary>

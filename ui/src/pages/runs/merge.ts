@@ -32,11 +32,11 @@ export function rowKey(row: Pick<Row, "tenant" | "id">): string {
   return `${row.tenant} ${row.id}`;
 }
 
-/** Order rows as the server does: the newest first. */
+/** Order rows as the server does: the newest first, and those of one millisecond by their ids. */
 export function compareRows(one: Row, other: Row): number {
   const difference = Date.parse(other.created_at) - Date.parse(one.created_at);
   if (difference !== 0) return difference;
-  return one.id < other.id ? 1 : one.id > other.id ? -1 : 0;
+  return one.id < other.id ? -1 : one.id > other.id ? 1 : 0;
 }
 
 export function firstRows<R extends Row>(page: RowPage<R>): LiveRows<R> {
