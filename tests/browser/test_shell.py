@@ -82,6 +82,8 @@ def test_a_phone_has_all_pages_in_one_row(dashboard: Dashboard, page: Page) -> N
     page.goto(dashboard.link("now"))
     pages = page.get_by_role("navigation", name="Pages")
     expect(pages.get_by_role("link")).to_have_count(17)
+    # The tools beside the row have their final width then; before, a click may miss what has just moved.
+    expect(page.locator(".stream.live")).to_be_visible()
     expect(pages.get_by_role("button", name="More")).to_be_hidden()
     tops = pages.get_by_role("link").evaluate_all("links => links.map((link) => link.offsetTop)")
     assert len(set(tops)) == 1

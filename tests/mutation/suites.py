@@ -18,6 +18,31 @@ _SEEDS = "tests/mutation/seeds.py"
 _PAGES = "tests/stores/test_repair.py::test_pages_of_runs_continue_after_unreadable_ones"
 
 
+_REFUSED = "tests/stores/test_refused_schedules.py"
+_UNIQUE = "tests/stores/test_unique_runs.py"
+_UNIQUE_TESTS = (
+    "test_while_one_is_active_a_second_call_answers_it",
+    "test_when_it_has_ended_the_key_is_free",
+    "test_the_id_of_a_record_whose_writer_died_is_given_once",
+    "test_a_chosen_id_that_is_given_again_by_a_writer_who_dies_is_added_by_the_next_call",
+    "test_a_writer_that_was_stopped_adds_its_run_if_nobody_else_has",
+    "test_a_chosen_id_is_not_executed_twice_for_one_call_of_a_writer_that_was_stopped",
+    "test_a_store_that_always_refuses_is_given_up",
+    "test_of_many_threads_all_are_answered_one_run",
+    "test_a_slow_writer_and_its_successor_make_one_run",
+)
+
+
+def _without_schedules(store: str) -> tuple[str, ...]:
+    """The tests of runs that end while the schedules can't be used, for one store."""
+    module = "tests/stores/test_fallback_stores.py"
+    return (
+        f"{module}::test_the_work_goes_on_while_the_schedules_cant_be_used[{store}]",
+        f"{module}::test_a_settlement_that_is_refused_because_of_the_schedules_is_repeated_without[{store}]",
+        f"{module}::test_a_schedule_that_was_just_paused_does_not_fire[{store}]",
+    )
+
+
 def _shared(store: str) -> tuple[str, ...]:
     """The tests that all stores share over an adapter, for one store, with two kinds of damage each."""
     crashes = "tests/contract/test_crashes.py::test_a_crash_at_any_command_leaves_all_or_nothing"
@@ -219,6 +244,62 @@ SUITES = (
         ("tests/unit/test_limit_rules.py", "tests/unit/test_run_limits.py"),
     ),
     Suite(
+        "refusals",
+        (
+            "stores/refusals.py",
+            "rules/refusals.py",
+            "node/adding.py",
+            "node/deferral_notes.py",
+            "node/settling.py",
+            "node/code_ticker.py",
+            "app/settling.py",
+        ),
+        (
+            "tests/unit/test_refused_batches.py",
+            "tests/unit/test_announced_ends.py",
+            "tests/unit/test_code_only.py",
+            "tests/unit/test_ticker.py",
+            "tests/unit/test_attention.py",
+            f"{_REFUSED}::test_a_tenant_whose_runs_are_refused_stops_no_other_and_its_state_says_why[memory]",
+            f"{_REFUSED}::test_another_node_that_fires_it_again_deletes_the_note[memory]",
+            f"{_REFUSED}::test_a_schedule_whose_row_can_not_be_written_says_so_as_well[sqlite]",
+            "tests/contract/test_memory.py",
+        ),
+    ),
+    Suite(
+        "fallback",
+        ("rules/owed.py", "rules/fallback.py", "node/fallback_ticker.py", "node/owed_successes.py"),
+        (
+            "tests/unit/test_owed.py",
+            "tests/unit/test_fallback.py",
+            "tests/unit/test_schedule_interplay.py",
+            *_without_schedules("sqlite"),
+            "tests/simulator/test_simulator_owed_mutants.py",
+        ),
+    ),
+    Suite(
+        "identity",
+        ("core/ids.py", "rules/unique_ends.py", "app/unique_runs.py", "node/flow_rows.py"),
+        (
+            "tests/unit/test_ids.py",
+            "tests/unit/test_given_ids.py",
+            "tests/unit/test_run_identity.py",
+            "tests/unit/test_flow_identity.py",
+            "tests/unit/test_flow_damage.py",
+            "tests/unit/test_flow_settling.py",
+            "tests/unit/test_unique_interleavings.py",
+            *(f"{_UNIQUE}::{name}[memory]" for name in _UNIQUE_TESTS),
+            f"{_UNIQUE}::test_the_id_of_a_purged_run_is_not_given_again[succeeded-memory]",
+            f"{_UNIQUE}::test_a_writer_that_was_stopped_adds_no_run_that_has_ended_and_was_purged[4-memory]",
+        ),
+    ),
+    Suite(
+        "input",
+        ("core/json_depth.py", "triggers/recurrences.py", "triggers/calendar_events.py"),
+        ("tests/unit/test_calendar_events.py", "tests/unit/test_input_bounds.py"),
+    ),
+    Suite("descriptors", ("node/descriptor_needs.py",), ("tests/unit/test_descriptors.py",)),
+    Suite(
         "backfills",
         ("rules/backfills.py", "node/backfills.py", "app/backfills.py", "app/backfill_plans.py"),
         (
@@ -259,10 +340,12 @@ SUITES = (
             "stores/sqlite/records.py",
             "stores/sqlite/history.py",
             "stores/sqlite/statements.py",
+            "stores/sqlite/left_out.py",
         ),
         (
             "tests/contract/test_sqlite.py::TestSqlite",
             "tests/stores/test_sqlite_store.py",
+            *_without_schedules("sqlite"),
             *_shared("sqlite"),
             f"{_PAGES}[sqlite-ab]",
         ),
@@ -282,10 +365,16 @@ SUITES = (
     ),
     Suite(
         "postgres",
-        ("stores/postgres/schedules.py", "stores/postgres/runs.py", "stores/postgres/statements.py"),
+        (
+            "stores/postgres/schedules.py",
+            "stores/postgres/runs.py",
+            "stores/postgres/statements.py",
+            "stores/postgres/left_out.py",
+        ),
         (
             "tests/contract/test_postgres.py::TestPostgres",
             "tests/stores/test_postgres_store.py",
+            *_without_schedules("postgres-revoked"),
             *_shared("postgres"),
         ),
         ("postgres",),
@@ -312,8 +401,14 @@ SUITES = (
             "stores/mongo/firing.py",
             "stores/mongo/claims.py",
             "stores/mongo/settling.py",
+            "stores/mongo/left_out.py",
         ),
-        ("tests/contract/test_mongo.py::TestMongo", "tests/stores/test_mongo_store.py", *_shared("mongo")),
+        (
+            "tests/contract/test_mongo.py::TestMongo",
+            "tests/stores/test_mongo_store.py",
+            *_without_schedules("mongo"),
+            *_shared("mongo"),
+        ),
         ("mongo",),
     ),
 )

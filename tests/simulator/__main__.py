@@ -16,6 +16,7 @@ from tests.simulator.simulation import (
     WITH_DRIVER,
     Report,
     simulate,
+    with_backfills,
     with_code_only,
     with_flows,
     with_reuse,
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--dependencies", action="store_true", help="schedules depend on others, too")
     parser.add_argument("--calendars", action="store_true", help="schedules have calendars, which change")
     parser.add_argument("--flows", action="store_true", help="schedules and users start flows")
+    parser.add_argument("--backfills", action="store_true", help="the same, and schedules are backfilled")
     parser.add_argument("--reuse", action="store_true", help="ids of flows come again after a purge")
     parser.add_argument("--code-only", action="store_true", help="schedules without rows, retention rules")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what happens as it happens")
@@ -53,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
                 dependencies=chosen.dependencies,
                 calendars=chosen.calendars,
                 flows=chosen.flows,
+                backfills=chosen.backfills,
                 reuse=chosen.reuse,
                 code_only=chosen.code_only,
             )
@@ -78,6 +81,7 @@ def run_seed(
     dependencies: bool = False,
     calendars: bool = False,
     flows: bool = False,
+    backfills: bool = False,
     reuse: bool = False,
     code_only: bool = False,
 ) -> Report:
@@ -85,6 +89,8 @@ def run_seed(
     settings = chosen._replace(product=product, limits=limits, dependencies=dependencies, calendars=calendars)
     if reuse:
         settings = with_reuse(settings, seed)
+    elif backfills:
+        settings = with_backfills(settings, seed)
     elif flows:
         settings = with_flows(settings, seed)
     if code_only:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import msgspec
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import RunRecord, ScheduleRecord, ScheduleState, Skipped, Statistics
+from evenbeat.rules.backfills import KIND, StoredBackfill, read_backfill
 from evenbeat.rules.dependencies import PENDING
 from evenbeat.rules.limits import LIMIT, Limit
 from evenbeat.rules.owed import OWED
@@ -38,6 +40,8 @@ class View(NamedTuple):
     """The keys of successes that have not fired yet. Read only if ``has_dependencies`` is true."""
     owed: frozenset[str] = frozenset()
     """The keys of successes that are not handed over to followers yet."""
+    backfills: Mapping[str, StoredBackfill] = MappingProxyType({})
+    """By their ids. Read only if ``has_backfills`` is true."""
     is_atomic: bool = True
     """Whether no other call commits between the reads of a claim and its commit."""
 
@@ -51,6 +55,8 @@ class Backend(Protocol):
     """Whether users set limits."""
     has_dependencies: bool
     """Whether users make schedules depend on others."""
+    has_backfills: bool
+    """Whether users make backfills."""
 
     def connect(self, hook: Hook) -> Store:
         """Create a store for one node."""
@@ -82,6 +88,7 @@ class MemoryBackend:
     yields = False
     has_limits = False
     has_dependencies = False
+    has_backfills = False
 
     def __init__(self, clock: VirtualClock, kind: type[WatchedMemory] = WatchedMemory) -> None:
         self._store = kind(clock)
@@ -95,6 +102,8 @@ class MemoryBackend:
         view = self._store.look()
         if self.has_dependencies:
             view = view._replace(pending=_keys(self._store, PENDING), owed=_keys(self._store, OWED))
+        if self.has_backfills:
+            view = view._replace(backfills=_backfills(self._store))
         return view._replace(limits=_limits(self._store)) if self.has_limits else view
 
     def close(self) -> None:
@@ -107,6 +116,7 @@ class DatabaseBackend:
     yields = True
     has_limits = False
     has_dependencies = False
+    has_backfills = False
 
     def __init__(self, connect: Callable[[Hook | None], Store]) -> None:
         self._connect = connect
@@ -129,6 +139,7 @@ class DatabaseBackend:
             _limits(store) if self.has_limits else (),
             _keys(store, PENDING) if self.has_dependencies else frozenset(),
             _keys(store, OWED) if self.has_dependencies else frozenset(),
+            _backfills(store) if self.has_backfills else {},
             is_atomic=False,
         )
 
@@ -138,6 +149,11 @@ class DatabaseBackend:
 
 def _limits(store: Store) -> tuple[Limit, ...]:
     return tuple(msgspec.json.decode(record.body, type=Limit) for record in store.find_records(LIMIT))
+
+
+def _backfills(store: Store) -> dict[str, StoredBackfill]:
+    found = ((record.key, read_backfill(record)) for record in store.find_records(KIND))
+    return {key: backfill for key, backfill in found if backfill is not None}
 
 
 def _keys(store: Store, kind: str) -> frozenset[str]:

@@ -126,14 +126,12 @@ class FaultProxy:
     def find_records(self, kind: str, tenant: str | None = None, **only: Any) -> list[Record]:
         return self._call("find_records", kind, lambda _: self._store.find_records(kind, tenant, **only))
 
-    def put_record(self, record: Record, expect: int | None) -> bool:
+    def put_record(self, record: Record, expect: int | None = None) -> bool:
         return self._call("put_record", record, lambda _: self._store.put_record(record, expect))
 
-    def delete_record(self, record: Record) -> bool:
+    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
         return self._call(
-            "delete_record",
-            record,
-            lambda _: self._store.delete_record(record.kind, record.tenant, record.key, record.version),
+            "delete_record", key, lambda _: self._store.delete_record(kind, tenant, key, version)
         )
 
     def find_runs(self, query: RunQuery) -> Page[RunRecord]:

@@ -10,32 +10,42 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from evenbeat.app.backfills import Backfills, make_backfill
 from evenbeat.app.flows import resume_flow
 from evenbeat.app.run_changes import is_stopping
+from evenbeat.app.schedules.backfilling import backfill_of
 from evenbeat.app.session import AppSession
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import ACTIVE_STATES, Execution, Kind, RunRecord, ScheduleRecord
-from evenbeat.errors import RunRefused
+from evenbeat.errors import InvalidValue, RunRefused
 from evenbeat.node.flows import End, FlowSettling
+from evenbeat.record_errors import BackfillNotFound
 from evenbeat.rules import attempts
+from evenbeat.rules.backfills import OPEN
+from evenbeat.rules.dependencies import is_on_success
 from evenbeat.rules.limits import Limit
 from evenbeat.stores.base import EndedRuns, RunQuery, Store
 from tests.simulator.flow_oracle import Again, place_of
 from tests.simulator.flow_plans import INNER, OUTER, STEP_TASKS, random_arguments
 from tests.simulator.users import User, random_schedule
 
+MOST_TICKS = 8
+"""A backfill of the simulation has no more."""
 REUSED = "reused"
 """How the tenants begin whose ids come again."""
 
 
 class _Session:
-    """The part of an app's session that resuming a flow needs."""
+    """The part of an app's session that resuming a flow and backfills need."""
 
     def __init__(self, user: FlowUser) -> None:
         self._user = user
 
     def store(self) -> Store:
         return cast(Store, self._user.store)
+
+    def tenant_of(self, _: str | None) -> str:
+        return "default"
 
     def row(self, _: str, name: str) -> ScheduleRecord | None:
         return self._user.read(name)
@@ -47,6 +57,9 @@ class FlowUser(User):
     def _anything(self, name: str) -> None:
         if self.node.simulation.options.limits and self.random.random() < 0.15:
             self._set_limit()
+            return
+        if self.node.simulation.options.backfills and self.random.random() < 0.2:
+            self._backfill(name) if self.random.random() < 0.8 else self._cancel_backfill()
             return
         chance = self.random.random()
         if chance < 0.25:
@@ -94,6 +107,25 @@ class FlowUser(User):
             execution=_execution(random),
         )
         self._repeat(lambda: self.store.add_runs([run]))
+
+    def _backfill(self, name: str) -> None:
+        """Backfill the last seconds of a schedule, as ``app.schedules`` does."""
+        row, random = self._read(name), self.random
+        if row is None or row.state == "deleted" or is_on_success(row) or row.trigger.startswith("at "):
+            return
+        seconds, most = random.choice((4, 9, 20)), random.choice((1, 1, 2, 3))
+        with suppress(InvalidValue):
+            wanted = backfill_of(row, f"{seconds}s", "1s", self.store.now())
+            if wanted.total <= MOST_TICKS:
+                wanted = replace(wanted, max_concurrent=most, order=random.choice(("oldest", "newest")))
+                make_backfill(cast(AppSession, _Session(self)), row.tenant, self.node.token(), wanted)
+
+    def _cancel_backfill(self) -> None:
+        found = self._repeat(lambda: self.store.find_records(OPEN))
+        if found:
+            key = self.random.choice(found).key
+            with suppress(BackfillNotFound):
+                Backfills(cast(AppSession, _Session(self))).cancel(key)
 
     def _act_on_flow(self) -> None:
         random = self.random

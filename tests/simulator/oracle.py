@@ -28,6 +28,7 @@ from evenbeat.stores.base import Claim, Claimed, EndedRuns, Write, Written
 from evenbeat.stores.decisions import may_be_repetition
 from evenbeat.stores.rows import FIRED_FIELDS
 from tests.simulator.backends import Key, View
+from tests.simulator.backfill_oracle import BackfillOracle
 from tests.simulator.code_oracle import CodeOracle
 from tests.simulator.dependency_oracle import DependencyOracle, is_follower
 from tests.simulator.fault_proxy import Call
@@ -99,6 +100,7 @@ class Oracle:
         """Schedules with runs that were settled without their rows."""
         self.flows = FlowOracle({})
         self.code = CodeOracle()
+        self.backfills = BackfillOracle()
         self.changes = 0
         """How many schedules and runs were seen to change."""
 
@@ -128,6 +130,7 @@ class Oracle:
         self._observe_schedules(view, call, now)
         self._observe_runs(view, call, now)
         self.dependencies.hand_over(view)
+        self.backfills.observe(view)
         self._observe_skipped(view, call)
         self._observe_statistics(view, call)
         self.dependencies.check_pending(view)
@@ -267,6 +270,7 @@ class Oracle:
             raise Violation(f"{call.name} added run {run.id} as {run.state}, attempt {run.attempt}", run.id)
         call.added.add(run.id)
         self.flows.added(run)
+        self.backfills.added(run)
         if self.code.knows(run.schedule):
             self.code.added(run, now)
         elif run.schedule is not None:
@@ -542,7 +546,9 @@ class Oracle:
                 return f"{schedule.name} has not dealt with its tick {schedule.next_tick}"
         if (left := self.dependencies.unfinished() or self.code.unfinished(now)) is not None:
             return left
-        return next((f"run {run.id} is {run.state}" for run in self._runs.values() if _due(run)), None)
+        if (active := next((run for run in self._runs.values() if _due(run)), None)) is not None:
+            return f"run {active.id} is {active.state}"
+        return self.backfills.unfinished(now)
 
     def next_change(self, now: Instant) -> Instant | None:
         """Return when all unfinished work has continued by itself."""
@@ -561,6 +567,7 @@ class Oracle:
     def check_all(self, now: Instant) -> None:
         """Check the end: every tick is recorded, every run has ended and is counted."""
         self.dependencies.check_all()
+        self.backfills.check_all()
         for key, history in self.histories.items():
             if not is_follower(self._schedules.get(key)):
                 history.check(self._schedules.get(key), now)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import Record
 from evenbeat.core.retention import SHORTEST_KEEP, EndedState
 from evenbeat.executors.base import Attempt, Ended, Outcome
-from evenbeat.node import code_ticker, lanes, leases, owed_successes, pruner, reaper, ticker, worker
+from evenbeat.node import (
+    backfills,
+    code_ticker,
+    lanes,
+    leases,
+    owed_successes,
+    pruner,
+    reaper,
+    ticker,
+    worker,
+)
 from evenbeat.node.fallback import Fallback
 from evenbeat.observe.events import Events
 from evenbeat.rules import retention
 from evenbeat.stores.base import Store
 from evenbeat.tasks.task import Task
 from tests.simulator.code_oracle import SCHEDULES
-from tests.simulator.fault_proxy import FaultProxy
 from tests.simulator.flow_plans import random_result
 from tests.simulator.nodes import LEASE, LONGEST_WORK, Node, Purger, Role, Roles
 
@@ -89,26 +98,23 @@ def settling_store(node: Node) -> Store:
     )
 
 
-class _Deleting:
-    """Deletes a record as a store does."""
-
-    def __init__(self, store: FaultProxy) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def delete_record(self, kind: str, tenant: str, key: str, version: int) -> bool:
-        return self._store.delete_record(Record(kind=kind, tenant=tenant, key=key, body="", version=version))
-
-
 class ProductOwed(Role):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._owed = owed_successes.OwedSuccesses(cast(Store, _Deleting(node.store)))
+        self._owed = owed_successes.OwedSuccesses(cast(Store, node.store))
 
     def step(self) -> None:
         self._owed.step(self.node.now())
+
+
+class ProductBackfiller(Role):
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._backfiller = backfills.Backfiller(cast(Store, node.store))
+
+    def step(self) -> None:
+        # put_schedules cannot check this time.
+        self._backfiller.step(min(self.node.now(), self.store.now()))
 
 
 class ProductTicker(Role):
@@ -237,7 +243,11 @@ def roles(node: Node) -> Roles:
     every: tuple[Role, ...] = (*(ticker_,) * 3, *(worker_,) * 8, reaper)
     if not node.simulation.options.flows:
         every = (*every, Purger(node))
-    if not node.simulation.options.dependencies:
-        return Roles(every, (ticker_, worker_, reaper))
-    owed = ProductOwed(node)
-    return Roles((*every, owed), (ticker_, worker_, reaper, owed))
+    quiet: tuple[Role, ...] = (ticker_, worker_, reaper)
+    if node.simulation.options.backfills:
+        backfiller = ProductBackfiller(node)
+        every, quiet = (*every, *(backfiller,) * 2), (*quiet, backfiller)
+    if node.simulation.options.dependencies:
+        owed = ProductOwed(node)
+        every, quiet = (*every, owed), (*quiet, owed)
+    return Roles(every, quiet)

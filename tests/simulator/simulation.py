@@ -25,6 +25,8 @@ from tests.simulator.violation import SimulationFailed, Violation
 SHOWN_LINES = 30
 STILL = 30
 """After how many calls without a change all nodes have run."""
+STILL_WITH_BACKFILLS = 120
+"""The same if they look at backfills, which takes several calls each."""
 LIVELY = 20
 """How many times ``patience`` work may take that changes something all the time."""
 
@@ -52,6 +54,8 @@ class Options(NamedTuple):
     loops, and delete no history."""
     reuse: bool = False
     """Whether users also purge flows and runs, and start others with the same ids. Needs flows."""
+    backfills: bool = False
+    """Whether users also make and cancel backfills. Needs flows."""
     code_only: bool = False
     """Whether nodes plan schedules in memory, with retention rules. Nodes are then the product's loops, and
     stop for hours. There are no users."""
@@ -70,6 +74,12 @@ def with_flows(options: Options, seed: int) -> Options:
     return options._replace(
         product=True, flows=True, dependencies=seed % 2 == 1, schedules=2, steps=2 * options.steps
     )
+
+
+def with_backfills(options: Options, seed: int) -> Options:
+    """Return the options of a simulation in which schedules that start flows are backfilled, too."""
+    # A look at a backfill takes several calls.
+    return with_flows(options, seed)._replace(backfills=True, patience=3 * options.patience)
 
 
 def with_reuse(options: Options, seed: int) -> Options:
@@ -126,6 +136,7 @@ class Simulation(Watcher):
         self._backend: Backend = backend(self.clock)
         self._backend.has_limits = options.limits
         self._backend.has_dependencies = options.dependencies
+        self._backend.has_backfills = options.backfills
         self._programs: dict[str, tuple[str, int]] = {}
         self._nodes: dict[str, Node] = {}
         self._calls: dict[str, Call] = {}
@@ -203,13 +214,17 @@ class Simulation(Watcher):
     def _run_until_still(self) -> None:
         """Let the nodes run at one instant until nothing changes any more: each has run several times by
         then."""
-        seen, since = -1, 0
+        seen, since, began = -1, 0, self.calls
+        most = LIVELY * self.options.patience
+        enough = STILL_WITH_BACKFILLS if self.options.backfills else STILL
 
         def still() -> bool:
             nonlocal seen, since
             if self.oracle.changes != seen:
                 seen, since = self.oracle.changes, self.calls
-            return self.calls - since > STILL or self.oracle.unfinished(self.clock()) is None
+            if self.calls - since > enough or self.calls - began > most:
+                return True
+            return self.oracle.unfinished(self.clock()) is None
 
         self.interleaving.run(still)
 
@@ -354,7 +369,7 @@ def simulate(
         if options.code_only:
             replay += " --code-only"
         if options.flows:
-            replay += " --reuse" if options.reuse else " --flows"
+            replay += " --reuse" if options.reuse else " --backfills" if options.backfills else " --flows"
         elif options.dependencies:
             replay += " --dependencies"
         raise SimulationFailed(seed, violation.what, lines, replay) from violation

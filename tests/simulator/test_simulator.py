@@ -122,15 +122,15 @@ def test_flows_are_kept_in_memory(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", chunks(FLOW_SEEDS))
-def test_limits_never_let_flows_stand_still(first: int) -> None:
+def test_limits_never_let_flows_and_backfills_stand_still(first: int) -> None:
     for seed in range(first, first + FLOW_SEEDS.step):
-        run_seed(seed, "memory", Trace(), flows=True, limits=True)
+        run_seed(seed, "memory", Trace(), backfills=True, limits=True)
 
 
 @pytest.mark.parametrize("first", chunks(SQLITE_FLOW_SEEDS))
-def test_limits_never_let_flows_stand_still_on_sqlite(first: int) -> None:
+def test_limits_never_let_flows_and_backfills_stand_still_on_sqlite(first: int) -> None:
     for seed in range(first, first + SQLITE_FLOW_SEEDS.step):
-        run_seed(seed, "sqlite", Trace(), flows=True, limits=True)
+        run_seed(seed, "sqlite", Trace(), backfills=True, limits=True)
 
 
 @pytest.mark.parametrize("first", chunks(SQLITE_FLOW_SEEDS))

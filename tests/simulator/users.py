@@ -300,7 +300,8 @@ class User:
         if present is None:
             self._repeat(lambda: self.store.put_record(limit_record(limit), None))
         elif self.random.random() < 0.4:
-            self._repeat(lambda: self.store.delete_record(present))
+            place = (present.kind, present.tenant, present.key, present.version)
+            self._repeat(lambda: self.store.delete_record(*place))
         else:
             changed = limit_record(limit, present.version + 1)
             self._repeat(lambda: self.store.put_record(changed, present.version))

@@ -10,6 +10,7 @@ import pytest
 
 from evenbeat import RowRefused, Scheduler, StoreUnavailable, every
 from evenbeat.core.records import RunRecord, ScheduleRecord, Transition
+from evenbeat.node.backfills import BUSY_EVERY, Backfiller
 from evenbeat.node.code_ticker import CodeTicker
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
@@ -254,3 +255,20 @@ def test_what_was_fired_before_the_store_went_away_is_reported(
     calls = fails_at - 1
     with pytest.raises(StoreUnavailable):
         Refusals().fire(attempt, clock.now, 10, plan)
+
+
+def test_a_backfill_whose_runs_are_refused_says_so_and_goes_on_later(
+    app: Scheduler, store: Store, clock: VirtualClock
+) -> None:
+    app.schedules.add("report", "0 * * * *", "work")
+    backfiller = Backfiller(store)
+    with refusing(store, "runs", "add", {"schedule": "report"}):
+        backfill = app.schedules.backfill("report", "2026-03-01T00:00Z", "2026-03-01T06:00Z")
+        assert backfiller.step(clock()) == clock() + BUSY_EVERY
+        shown = app.backfills.get(backfill.id)
+        assert (shown.state, shown.waits_for) == ("running", "the database refuses its run: auditors say no")
+    assert ids(store) == []
+    clock.advance(BUSY_EVERY)
+    backfiller.step(clock())
+    assert app.backfills.get(backfill.id).waits_for is None
+    assert len(ids(store)) > 0

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from evenbeat.core.instants import Instant
 from evenbeat.core.records import Record, RunRecord, ScheduleRecord, ScheduleState
-from evenbeat.errors import EvenbeatError, StoreUnavailable
+from evenbeat.errors import EvenbeatError, RowRefused, StoreUnavailable
 from evenbeat.node.flows import End, FlowSettling
 from evenbeat.rules import attempts
 from evenbeat.rules import backfills as rules
 from evenbeat.rules.backfills import BATCH, KIND, OPEN, StoredBackfill
 from evenbeat.rules.firing import TICKS_A_STEP, Planned, needs_active
+from evenbeat.rules.refusals import refusal_text
 from evenbeat.rules.tenants import KEY, QUOTA, read_quota
 from evenbeat.stores.base import LARGE_FIELDS, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.pages import every_run
@@ -142,7 +143,12 @@ class _Step:
         if not after.reserved or room <= 0:
             return False
         planned = rules.writing(row, self._key, after, room, self._now)
-        accepted = self._store.put_schedules([Write(planned, row.version)])[0].accepted
+        try:
+            accepted = self._store.put_schedules([Write(planned, row.version)])[0].accepted
+        except RowRefused as refused:
+            # The next look tries again. Until then the backfill says why it does not go on.
+            self._write(after, replace(after, waits_for=refusal_text(refused.reason)))
+            return False
         if accepted:
             self._store.hint()
         has_room = after.outstanding < after.max_concurrent and not after.is_exhausted

@@ -1,6 +1,6 @@
 // The bar at the top: navigation, tenant, zone, theme, the state of the stream, and who is logged in.
 
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useAction } from "../live/action";
 import { useData } from "../live/data";
@@ -66,7 +66,8 @@ function More({ pages, current }: { pages: PageEntry[]; current: string }) {
   const item = useRef<HTMLLIElement>(null);
   const button = useRef<HTMLButtonElement>(null);
   const list = useId();
-  useEffect(() => {
+  // Not after the next frame, as useEffect: a focus that moves on at once closes the list, too.
+  useLayoutEffect(() => {
     if (!isOpen) return;
     const close = (event: Event): void => {
       if (!(event.target instanceof Node && item.current?.contains(event.target))) setOpen(false);

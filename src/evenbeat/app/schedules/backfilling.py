@@ -69,7 +69,7 @@ class BackfillCalls(ScheduleCalls):
         check_flag("dry_run", dry_run)
         text = None if payload is None else self._session.call(row.task, payload)[1]
         wanted = replace(
-            _ticks_of(row, start, end, self._session.store().now()),
+            backfill_of(row, start, end, self._session.store().now()),
             order=order,
             max_concurrent=max_concurrent,
             priority=read_priority(priority),
@@ -93,7 +93,7 @@ class BackfillCalls(ScheduleCalls):
     abackfill = twin(backfill)
 
 
-def _ticks_of(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> StoredBackfill:
+def backfill_of(row: ScheduleRecord, start: Moment, end: Moment, now: Instant) -> StoredBackfill:
     """Return a backfill of a range, with its ticks; refuse a range that has none, or too many."""
     first, last = _range(row, start, end, now)
     calendars = contents(row.calendars)  # what they contain now, also for earlier ticks
