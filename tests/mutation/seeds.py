@@ -19,3 +19,9 @@ def test_memory_keeps_the_promise(first: int) -> None:
 def test_the_loops_of_the_product_keep_the_promise(first: int) -> None:
     for seed in range(first, first + 5):
         run_seed(seed, "memory", Trace(), product=True)
+
+
+@pytest.mark.parametrize("first", range(0, 10, 5))
+def test_schedules_of_the_code_keep_the_promise(first: int) -> None:
+    for seed in range(first, first + 5):
+        run_seed(seed, "memory", Trace(), code_only=True)

@@ -30,6 +30,14 @@ _UNIQUE_TESTS = (
     "test_a_store_that_always_refuses_is_given_up",
     "test_of_many_threads_all_are_answered_one_run",
     "test_a_slow_writer_and_its_successor_make_one_run",
+    "test_a_failed_run_takes_its_key_before_it_is_retried",
+    "test_who_finds_a_pending_retry_applies_it",
+    "test_a_batch_with_keys_that_repeat",
+    "test_an_id_of_ones_own_and_a_key",
+    "test_a_run_that_has_expired_in_the_queue_does_not_keep_its_key",
+    "test_records_of_ended_runs_are_deleted_and_all_others_stay",
+    "test_more_records_than_one_part_holds",
+    "test_a_damaged_record_is_replaced",
 )
 
 
@@ -255,9 +263,11 @@ SUITES = (
             "app/settling.py",
         ),
         (
+            "tests/unit/test_refusal_rules.py",
             "tests/unit/test_refused_batches.py",
             "tests/unit/test_announced_ends.py",
             "tests/unit/test_code_only.py",
+            f"{_SEEDS}::test_schedules_of_the_code_keep_the_promise",
             "tests/unit/test_ticker.py",
             "tests/unit/test_attention.py",
             f"{_REFUSED}::test_a_tenant_whose_runs_are_refused_stops_no_other_and_its_state_says_why[memory]",
@@ -287,6 +297,9 @@ SUITES = (
             "tests/unit/test_flow_identity.py",
             "tests/unit/test_flow_damage.py",
             "tests/unit/test_flow_settling.py",
+            "tests/unit/test_flows.py",
+            "tests/unit/test_large_flows.py",
+            "tests/unit/test_run_moves.py",
             "tests/unit/test_unique_interleavings.py",
             *(f"{_UNIQUE}::{name}[memory]" for name in _UNIQUE_TESTS),
             f"{_UNIQUE}::test_the_id_of_a_purged_run_is_not_given_again[succeeded-memory]",
@@ -296,7 +309,11 @@ SUITES = (
     Suite(
         "input",
         ("core/json_depth.py", "triggers/recurrences.py", "triggers/calendar_events.py"),
-        ("tests/unit/test_calendar_events.py", "tests/unit/test_input_bounds.py"),
+        (
+            "tests/unit/test_json_depth.py",
+            "tests/unit/test_calendar_events.py",
+            "tests/unit/test_input_bounds.py",
+        ),
     ),
     Suite("descriptors", ("node/descriptor_needs.py",), ("tests/unit/test_descriptors.py",)),
     Suite(
