@@ -281,6 +281,8 @@ SUITES = (
         ("rules/owed.py", "rules/fallback.py", "node/fallback_ticker.py", "node/owed_successes.py"),
         (
             "tests/unit/test_owed.py",
+            "tests/unit/test_owed_successes.py",
+            "tests/unit/test_fallback_rules.py",
             "tests/unit/test_fallback.py",
             "tests/unit/test_schedule_interplay.py",
             *_without_schedules("sqlite"),

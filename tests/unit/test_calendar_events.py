@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dateutil import rrule
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenbeat import InvalidValue
@@ -93,6 +93,10 @@ def oracle() -> Iterator[Callable[..., Any]]:
 
 
 @settings(max_examples=400, deadline=None)
+@example("FREQ=MONTHLY;BYMONTHDAY=29,-1", datetime(2027, 12, 31), 1_300)  # of a leap year
+@example("FREQ=YEARLY;BYWEEKNO=1,53", datetime(2024, 12, 1), 900)  # of the weeks around New Year
+@example("FREQ=MONTHLY;INTERVAL=7", datetime(2020, 1, 5), 900)
+@example("FREQ=DAILY;COUNT=2", datetime(2025, 1, 1), 0)  # the last day is the first one
 @given(rules(), st.datetimes(datetime(2020, 1, 1), datetime(2028, 12, 31)), st.integers(1, 900))
 def test_repetitions_are_those_of_dateutil(
     oracle: Callable[..., Any], text: str, begin: datetime, days: int
@@ -306,6 +310,8 @@ def test_parts_may_be_nested_deeply_and_lines_may_be_long() -> None:
         (("DTSTART;VALUE=DATE:20260301", "RRULE:FREQ=WEEKLY;COUNT=2", "RRULE:FREQ=DAILY;COUNT=2"), [1, 2, 8]),
         (("DTSTART;VALUE=DATE:20260301", "DURATION:P1DT12H"), [1]),
         (("DTSTART;VALUE=DATE:20260301", "DURATION:P1W"), [1, 2, 3, 4, 5, 6, 7]),
+        (("DTSTART;VALUE=DATE:20260301", "DTEND;VALUE=DATE:20260303"), [1, 2]),
+        (("DTSTART;VALUE=DATE:20260301", "RRULE:FREQ=DAILY;COUNT=3", "EXDATE:20260302T120000Z"), [1, 2, 3]),
     ],
 )
 def test_days_of_events(lines: tuple[str, ...], days: list[int]) -> None:
@@ -327,6 +333,28 @@ def test_times_of_events_are_in_their_zone(zone: str) -> None:
     wanted = [datetime(2026, 3, day, 8 if day < 29 else 7, tzinfo=UTC) for day in (27, 28, 29, 30)]
     assert [datetime.fromtimestamp(first, UTC) for first, _ in spans] == wanted
     assert {last - first for first, last in spans} == {3_600}
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        (("DTSTART:20260301T090000Z", "DURATION:PT2H"), 7_200),
+        (("DTSTART:20260301T090000Z", "DURATION:P1DT1H1M1S"), 90_061),
+        (("DTSTART:20260301T090000Z",), 1),
+        (("DTSTART:20260301T090000Z", "DURATION:-PT2H"), 1),
+        # A leap second is the second before it.
+        (("DTSTART:20260301T085960Z", "DTEND:20260301T090000Z"), 1),
+        (("DTSTART:20260301T090000", "EXDATE:20260301T090001", "DTEND:20260301T090005"), 5),
+    ],
+)
+def test_lengths_of_events(lines: tuple[str, ...], seconds: int) -> None:
+    ((first, last),) = compile_calendar(Sources(ics=ics(*lines)), TODAY).times.spans
+    assert last - first == seconds
+
+
+def test_an_end_without_a_beginning_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="END:VCALENDAR ends no part"):
+        compile_calendar(Sources(ics=ics("DTSTART:20260301") + "END:VCALENDAR\n"), TODAY)
 
 
 @pytest.mark.parametrize(

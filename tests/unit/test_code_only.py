@@ -16,6 +16,7 @@ from evenbeat.core.json_text import encode
 from evenbeat.core.records import CatchUp, Record, RunRecord, ScheduleRecord
 from evenbeat.errors import ScheduleNotFound, StoreUnavailable
 from evenbeat.node.code_ticker import CodeTicker
+from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import Fallback
 from evenbeat.node.pruner import Pruner
 from evenbeat.node.ticker import Ticker
@@ -140,6 +141,54 @@ class TestTicks:
         events.listen(heard.append)
         walk(clock, ticker(store, BEAT, events=events).step, 1)
         assert [(event.kind, event.schedule) for event in heard] == [("fired", "beat")]
+
+    def test_a_fired_tick_wakes_the_workers_here_and_elsewhere_and_is_counted(
+        self, store: Breaking, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        woken: list[str] = []
+        monkeypatch.setattr(store, "hint", lambda: woken.append("elsewhere"))
+        counting, events = Counting(), Events()
+        counted: list[str] = []
+        monkeypatch.setattr(
+            counting, "count_fired", lambda plans, _: counted.extend(each.schedule.name for each in plans)
+        )
+        node = CodeTicker(
+            store,
+            events,
+            Fallback(store, events),
+            [BEAT],
+            wake_worker=lambda: woken.append("here"),
+            counting=counting,
+        )
+        node.step(clock.now)
+        assert woken == []
+        walk(clock, node.step, 1)
+        assert woken == ["here", "elsewhere"]
+        assert counted == ["beat"]
+
+    def test_a_schedule_with_a_row_does_not_keep_the_others_from_firing(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        other = replace(BEAT, name="zeta")
+        made = changes.declare(replace(BEAT, managed_by="code"), store.now(), None)
+        assert made is not None
+        assert store.put_schedules([Write(made, None)])[0].accepted
+        walk(clock, ticker(store, BEAT, other).step, 2)
+        assert {run.schedule for run in runs(store)} == {"zeta"}
+
+    def test_rows_that_can_not_be_read_are_not_read_at_each_step(
+        self, store: Breaking, clock: VirtualClock
+    ) -> None:
+        node = ticker(store, BEAT)
+        node.step(clock.now)
+        store.broken = {"find_schedules"}
+        clock.advance("2m")
+        before = store.searches
+        for _ in range(3):
+            node.hint()
+            node.step(clock.now)
+            clock.advance("1s")
+        assert store.searches == before + 1
 
     def test_a_write_that_failed_is_repeated(self, store: Breaking, clock: VirtualClock) -> None:
         node = ticker(store, BEAT)

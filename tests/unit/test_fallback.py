@@ -15,6 +15,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import CatchUp, Record, RunRecord, ScheduleRecord, ScheduleState, Skipped
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import AFTER, Fallback
 from evenbeat.node.fallback_ticker import FallbackTicker
 from evenbeat.node.pruner import Pruner
@@ -610,3 +611,66 @@ def test_a_fallback_that_another_node_does_not_see_fires_nothing_twice(
         store.is_locked = False
         seeing.step()
     assert ticks(store) == [0, 1, 2, 3, 4]
+
+
+def fallen_back(store: Locked, clock: VirtualClock, *names: str, **options: Any) -> FallbackTicker:
+    """Return the ticker of a node that has read its rows, just before the table is locked."""
+    events = Events()
+    fallback = Fallback(store, events, [("default", name) for name in names])
+    fallback.step(clock.now)
+    fallback.since = clock.now
+    store.is_locked = True
+    return FallbackTicker(store, events, fallback, **options)
+
+
+def test_a_tick_from_memory_wakes_the_workers_here_and_elsewhere_and_is_counted(
+    store: Locked, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store)
+    woken: list[str] = []
+    counting = Counting()
+    monkeypatch.setattr(
+        counting, "count_fired", lambda plans, _: woken.extend(p.schedule.name for p in plans)
+    )
+    ticker = fallen_back(
+        store, clock, "beat", wake_worker=lambda: woken.append("here"), counting=counting, name="n"
+    )
+    monkeypatch.setattr(store, "hint", lambda: woken.append("elsewhere"))
+    ticker.step(clock.now)
+    assert woken == []
+    clock.advance("1m")
+    ticker.step(clock.now)
+    assert woken == ["here", "elsewhere", "beat"]
+
+
+def test_the_next_step_is_due_at_the_next_tick_that_is_not_left_to_its_row(
+    store: Locked, clock: VirtualClock
+) -> None:
+    now = clock.now
+    add(store, trigger="every 7s")
+    moved = add(store, name="moved", trigger="every 3s")
+    far = add(store, name="far", trigger="every 9h")
+    assert FallbackTicker(store, Events(), Fallback(store, Events())).step(now) is None
+    ticker = fallen_back(store, clock, "beat", "moved", "far")
+    assert ticker.step(now) == now + 3_000
+    clock.advance("1s")
+    by_hand(store, "pause", changes.pause(moved, store.now()), moved)
+    clock.advance("2s")
+    assert ticker.step(clock.now) == now + 7_000
+    assert MemoryStore.find_runs(store, RunQuery(limit=9)).items == ()
+    # Without a tick soon, it looks again after a while.
+    store.is_locked = False
+    assert clock.now < (fallen_back(store, clock, "far").step(clock.now) or 0) < (far.next_tick or 0)
+
+
+def test_runs_of_other_schedules_and_tenants_hold_nothing_up(store: Locked, clock: VirtualClock) -> None:
+    add(store, overlap="skip")
+    tick = clock.now + MINUTE
+    run = RunRecord(id="x", task="work", schedule="other", generation=1, cause="tick", tick=tick, run_at=0)
+    others = [run, replace(run, id="y", tenant="acme", schedule="beat", tick=tick + 9 * MINUTE)]
+    assert store.add_runs(others) == [True, True]
+    ticker = fallen_back(store, clock, "beat")
+    clock.advance("1m")
+    ticker.step(clock.now)
+    found = MemoryStore.find_runs(store, RunQuery(tenant="default", schedule="beat")).items
+    assert [found_run.tick for found_run in found] == [tick]

@@ -18,6 +18,7 @@ from evenbeat.node.reaper import Reaper
 from evenbeat.node.settling import settle_in_parts
 from evenbeat.observe.events import Events
 from evenbeat.rules import attempts
+from evenbeat.rules.counters import counter_name
 from evenbeat.rules.firing import Planned, plan
 from evenbeat.rules.flow_parts import FlowState, part_text
 from evenbeat.stores.base import Fired, PlanFunction, RunQuery, ScheduleQuery, Store
@@ -86,7 +87,7 @@ def test_moved_runs_are_moved_unless_the_database_refuses_one(app: Scheduler, st
 
 
 def test_a_refused_tick_of_a_schedule_without_a_row_is_tried_again_and_the_others_fire(
-    store: Store, clock: VirtualClock
+    store: Store, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [ScheduleRecord(name=name, task="work", trigger="every 1m", managed_by="code") for name in "ab"]
     events, counting = Events(), Counting()
@@ -109,14 +110,37 @@ def test_a_refused_tick_of_a_schedule_without_a_row_is_tried_again_and_the_other
     ticker.step(clock.now)
     assert [run.tick for run in store.find_runs(RunQuery(schedule="b")).items] == [first]
     assert not Scheduler(store).quarantine.list()
+    assert counting.sums().numbers[counter_name("lock_failures", "schedules", "refused")] == 4
+    refused = [record for record in caplog.records if record.name == "evenbeat.node.adding"]
+    assert {record.__dict__["component"] for record in refused} == {"code ticker"}
+    assert len(refused) == 4
 
 
-def test_a_refused_end_does_not_stop_the_others(app: Scheduler, store: Store) -> None:
+def test_a_refused_end_does_not_stop_the_others(
+    app: Scheduler, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     app.enqueue_many([("work", None)] * 5, ids=[f"r{at}" for at in range(5)])
     ends = [attempts.succeeded(run, None, store.now(), run.id) for run in claim(store)]
     with refusing(store, "runs", "change", {"id": "r3"}):
         answers = [answer for part in settle_in_parts(store, ends, "test") for answer in part]
     assert answers == [end.run != "r3" for end in ends]
+    # The traceback is logged once.
+    first, *others = [record for record in caplog.records if record.name == "evenbeat.node.settling"]
+    assert (first.__dict__["component"], first.__dict__["runs"], bool(first.exc_info)) == ("test", 5, True)
+    assert [(each.__dict__["component"], each.__dict__["job_id"], each.exc_info) for each in others] == [
+        ("test", "r3", None)
+    ]
+
+
+def test_a_single_end_that_is_refused_is_logged_with_its_traceback(
+    app: Scheduler, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.enqueue("work", id="r")
+    ends = [attempts.succeeded(run, None, store.now(), run.id) for run in claim(store)]
+    with refusing(store, "runs", "change", {"id": "r"}):
+        assert list(settle_in_parts(store, ends, "test")) == [[False]]
+    (record,) = [record for record in caplog.records if record.name == "evenbeat.node.settling"]
+    assert (record.__dict__["job_id"], bool(record.exc_info)) == ("r", True)
 
 
 def refuse(
