@@ -15,6 +15,7 @@ from evenbeat.core.instants import Instant
 from evenbeat.core.json_text import encode
 from evenbeat.core.records import CatchUp, Record, RunRecord, ScheduleRecord, ScheduleState, Skipped
 from evenbeat.errors import StoreUnavailable
+from evenbeat.node import fallback_ticker
 from evenbeat.node.counting import Counting
 from evenbeat.node.fallback import AFTER, Fallback
 from evenbeat.node.fallback_ticker import FallbackTicker
@@ -24,7 +25,7 @@ from evenbeat.observe.events import Event, Events
 from evenbeat.rules import attempts, changes, retention
 from evenbeat.rules.auditing import Change, records_of, schedule_change
 from evenbeat.rules.fallback import changed_by_hand
-from evenbeat.rules.firing import Planned
+from evenbeat.rules.firing import Planned, plan_or_defer
 from evenbeat.rules.owed import without_schedule
 from evenbeat.stores.base import Claim, Fired, Page, PlanFunction, RunQuery, ScheduleQuery, Store, Write
 from evenbeat.stores.memory import MemoryStore
@@ -674,3 +675,65 @@ def test_runs_of_other_schedules_and_tenants_hold_nothing_up(store: Locked, cloc
     ticker.step(clock.now)
     found = MemoryStore.find_runs(store, RunQuery(tenant="default", schedule="beat")).items
     assert [found_run.tick for found_run in found] == [tick]
+
+
+def test_ticks_of_a_process_that_was_stopped_are_planned_again(
+    store: Locked, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(store, name="a")
+    add(store, name="b")
+    ticker = fallen_back(store, clock, "a", "b", name="n")
+    fired: list[str] = []
+    ticker._events.listen(lambda event: fired.append(event.schedule or ""))
+    clock.advance("1m")
+    ticker.step(clock.now)
+    assert sorted(fired) == ["a", "b"]
+    fired.clear()
+    # Another node has fired one of them, and the store would soon refuse such a late run.
+    tick = clock.now + MINUTE
+    (run,) = MemoryStore.find_runs(store, RunQuery(schedule="a")).items
+    assert store.add_runs([replace(run, id=f"default/a/1/{tick}", tick=tick)]) == [True]
+    clock.now = tick + 36_000
+    ticker.step(tick + 5_000)
+    assert fired == ["b"]
+    assert {each.row.next_tick for each in ticker._fallback.remembered.values()} == {tick}
+    clock.now = tick + 34_000
+    ticker.step(tick + 5_000)
+    assert fired == ["b"]
+    assert {each.row.next_tick for each in ticker._fallback.remembered.values()} == {tick + MINUTE}
+
+
+def test_a_tick_that_waits_for_a_run_is_looked_at_every_second(store: Locked, clock: VirtualClock) -> None:
+    add(store, overlap="queue")
+    ticker = fallen_back(store, clock, "beat")
+    clock.advance("1m")
+    ticker.step(clock.now)
+    clock.advance("1m")
+    assert ticker.step(clock.now) == clock.now + fallback_ticker._WAIT_CHECK
+
+
+def test_a_schedule_that_can_not_be_planned_is_left_to_its_row(
+    store: Locked, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(store, name="a")
+    add(store, name="b")
+    ticker = fallen_back(store, clock, "a", "b")
+
+    def fail_for_a(row: ScheduleRecord, *rest: Any) -> Planned:
+        if row.name == "a":
+            raise RuntimeError("no such zone")
+        return plan_or_defer(row, *rest)
+
+    monkeypatch.setattr(fallback_ticker, "plan_or_defer", fail_for_a)
+    for _ in range(2):
+        clock.advance("1m")
+        ticker.step(clock.now)
+    found = MemoryStore.find_runs(store, RunQuery(limit=9)).items
+    assert [run.schedule for run in found] == ["b", "b"]
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    fields = record.__dict__
+    assert (fields["component"], fields["schedule_id"], fields["tenant"]) == (
+        "fallback ticker",
+        "a",
+        "default",
+    )
