@@ -737,3 +737,13 @@ def test_a_schedule_that_can_not_be_planned_is_left_to_its_row(
         "a",
         "default",
     )
+
+
+def test_after_its_only_tick_a_schedule_is_due_no_more(store: Locked, clock: VirtualClock) -> None:
+    add(store, trigger="at 2026-03-01T12:01:00Z")
+    ticker = fallen_back(store, clock, "beat")
+    clock.advance("1m")
+    assert (ticker.step(clock.now) or 0) > clock.now
+    clock.advance("1m")
+    assert (ticker.step(clock.now) or 0) > clock.now
+    assert len(MemoryStore.find_runs(store, RunQuery(limit=9)).items) == 1

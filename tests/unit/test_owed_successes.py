@@ -168,6 +168,19 @@ def test_rows_that_can_not_be_written_do_not_hide_the_others(
     assert store.limits[0] == 2
 
 
+def test_a_damaged_row_keeps_its_record_and_a_damaged_record_goes(
+    store: Watched, clock: VirtualClock
+) -> None:
+    add(store, replace(LOAD, damage="task: it is empty"))
+    record = owe(store)
+    assert OwedSuccesses(store).step(clock.now) == clock.now + _PERIOD
+    assert keys(store, OWED) == [record.key]
+    assert store.delete_record(OWED, record.tenant, record.key, record.version)
+    assert store.put_record(replace(record, body="{"))
+    assert OwedSuccesses(store).step(clock.now) == clock.now
+    assert keys(store, OWED) == []
+
+
 # Settling.
 
 
