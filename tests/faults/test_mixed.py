@@ -1,4 +1,4 @@
-"""A fleet of two versions. Here both are this one: other versions are tried by hand (``tests.faults.mixed``)."""
+"""A fleet of two versions. Here both are this one: other versions are tried by hand (``mixed.py``)."""
 
 from __future__ import annotations
 

@@ -25,3 +25,15 @@ def test_the_loops_of_the_product_keep_the_promise(first: int) -> None:
 def test_schedules_of_the_code_keep_the_promise(first: int) -> None:
     for seed in range(first, first + 5):
         run_seed(seed, "memory", Trace(), code_only=True)
+
+
+@pytest.mark.parametrize("first", range(0, 10, 5))
+def test_flows_keep_the_promise(first: int) -> None:
+    for seed in range(first, first + 5):
+        run_seed(seed, "memory", Trace(), flows=True)
+
+
+@pytest.mark.parametrize("first", range(0, 10, 5))
+def test_backfills_keep_the_promise(first: int) -> None:
+    for seed in range(first, first + 5):
+        run_seed(seed, "memory", Trace(), backfills=True, limits=True)
