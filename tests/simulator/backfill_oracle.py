@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from evenbeat.core.instants import Instant
-from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord
-from evenbeat.rules.backfills import StoredBackfill, obstacle
+from evenbeat.core.records import ACTIVE_STATES, FINAL_STATES, RunRecord, ScheduleRecord
+from evenbeat.rules.backfills import StoredBackfill
 from tests.simulator.backends import Key, View
 from tests.simulator.violation import Violation
 
@@ -53,7 +53,7 @@ class BackfillOracle:
         """Return which backfill has work left that nothing holds up."""
         for key, backfill in self._seen.items():
             row = None if self._view is None else self._view.schedules.get(_owner(backfill))
-            is_held_up = backfill.state == "running" and row is not None and obstacle(row, now)
+            is_held_up = backfill.state == "running" and row is not None and _holds_up(row, now)
             if not backfill.is_over and not is_held_up:
                 return f"backfill {key} is {backfill.state}"
         return None
@@ -68,6 +68,13 @@ class BackfillOracle:
                 raise Violation(
                     f"backfill {key} of {backfill.total} added {added}, and counts {counted}", key
                 )
+
+
+def _holds_up(row: ScheduleRecord, now: Instant) -> bool:
+    """Return whether a schedule gets no runs of backfills: it is paused, or bounds its runs and has a tick
+    that is due, which goes first."""
+    is_bounded = row.overlap != "allow" or row.max_concurrent is not None
+    return row.state == "paused" or (is_bounded and row.next_tick is not None and row.next_tick <= now)
 
 
 def _owner(backfill: StoredBackfill) -> Key:

@@ -30,7 +30,7 @@ from tests.simulator.flow_plans import INNER, OUTER, STEP_TASKS, random_argument
 from tests.simulator.users import User, random_schedule
 
 MOST_TICKS = 8
-"""A backfill of the simulation has no more."""
+"""The most ticks of a backfill in a simulation."""
 REUSED = "reused"
 """How the tenants begin whose ids come again."""
 

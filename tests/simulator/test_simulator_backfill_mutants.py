@@ -43,6 +43,10 @@ def ignores_the_policies(row: ScheduleRecord, active: int, payload: str | None =
     return TICKS_A_STEP
 
 
+def waits_for_ever(row: ScheduleRecord, now: Instant) -> str:
+    return "it has time"
+
+
 def counts_nothing(backfill: StoredBackfill, runs: Mapping[Instant, RunRecord]) -> StoredBackfill:
     return backfill
 
@@ -59,6 +63,7 @@ MUTANTS: dict[str, tuple[Callable[..., Any], ...]] = {
     "reserving": (reserves_all_ticks, passes_the_first_tick_over),
     "writing": (leaves_no_proof,),
     "policy_room": (ignores_the_policies,),
+    "obstacle": (waits_for_ever,),
     "counted": (counts_nothing,),
     "finished": (never_ends,),
     "without_reserved": (keeps_what_was_reserved,),

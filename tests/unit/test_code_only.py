@@ -447,7 +447,7 @@ class TestApp:
             app.start()
 
     def test_a_mode_without_a_schedule_is_refused(self) -> None:
-        with pytest.raises(InvalidValue, match="durable is about a schedule"):
+        with pytest.raises(InvalidValue, match="durable applies to a schedule"):
             Scheduler("memory://").task(name="work", durable=False)(_nothing)
 
     def test_a_grace_that_is_longer_than_purges_keep_runs_is_refused(self) -> None:

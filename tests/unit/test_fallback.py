@@ -677,9 +677,7 @@ def test_runs_of_other_schedules_and_tenants_hold_nothing_up(store: Locked, cloc
     assert [found_run.tick for found_run in found] == [tick]
 
 
-def test_ticks_of_a_process_that_was_stopped_are_planned_again(
-    store: Locked, clock: VirtualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ticks_of_a_process_that_was_stopped_are_planned_again(store: Locked, clock: VirtualClock) -> None:
     add(store, name="a")
     add(store, name="b")
     ticker = fallen_back(store, clock, "a", "b", name="n")

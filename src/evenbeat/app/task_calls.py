@@ -238,7 +238,7 @@ def _check_durable(durable: object, *, is_scheduled: bool) -> None:
     check_flag("durable", durable)
     if not is_scheduled:
         raise InvalidValue(
-            "durable is about a schedule, and there is none",
+            "durable applies to a schedule, and the task has none",
             field="durable",
             value=durable,
             hint="say when it runs: schedule=cron(…) or every(…)",

@@ -108,6 +108,6 @@ def _ran(nodes: Fleet, beginning: str) -> int:
     )
 
 
-WHAT = "2 nodes and rows of a newer format, then a newer node beside them"
+WHAT = "2 nodes and rows of a newer format, then a newer node next to them"
 SCENES = (Scene("formats", mixed, WHAT, 2, 10),)
 MUTANTS = (Mutant("careless", careless, "newer format", quick=("sqlite",)),)
